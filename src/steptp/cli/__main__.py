@@ -1,0 +1,3 @@
+from steptp.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Records, journal, walks, filters, splits, views, card and audit of a step dataset (``docs/schema.md``)."""

@@ -1,0 +1,58 @@
+"""Short, unique names for sizes, arrays and loop variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from steptp.ir import OPS, DType, LoopKind, Scope
+
+__all__ = ["RESERVED", "identifier", "fresh", "size_name", "loop_names"]
+
+RESERVED: frozenset[str] = frozenset(
+    {"size", "where", "in", "out", "tmp", "if", "carry", "true", "false", "inf", "nan", "or", "and", "not"}
+    | {row.name for row in OPS.values() if row.name.isidentifier()}
+    | {str(kind) for kind in LoopKind}
+    | {str(scope) for scope in Scope}
+    | {str(dtype) for dtype in DType}
+)
+"""Words with a meaning of their own in LEIR text."""
+
+_BY_RANK: dict[int, tuple[str, ...]] = {1: ("N",), 2: ("N", "K"), 3: ("B", "T", "C"), 4: ("B", "C", "H", "W"), 5: ("B", "C", "D", "H", "W")}
+_POOL = "NMKLPQRSTUVEFGJDXYZA"
+_LOOPS = "ijklpqruvwxyzabcdefgh"
+
+
+def identifier(text: str) -> str:
+    """``text`` as a name: dots and other signs become underscores."""
+    name = re.sub(r"\W+", "_", text).strip("_") or "x"
+    return f"x{name}" if name[0].isdigit() else name
+
+
+def fresh(stem: str, taken: set[str]) -> str:
+    """``stem`` if it is free and no reserved word, else ``stem0``, ``stem1``, …; the name is added to ``taken``."""
+    name, number = stem, 0
+    while name in taken or name in RESERVED:
+        name, number = f"{stem}{number}", number + 1
+    taken.add(name)
+    return name
+
+
+def size_name(rank: int, dim: int, taken: set[str], *, parameter: bool = False) -> str:
+    """A capital for dim ``dim`` of an array of ``rank`` dims: ``B C H W`` for images, then the next free letter."""
+    usual = ("P", "C", "R", "S") if parameter and rank == 4 else _BY_RANK.get(rank, ()) if not parameter else ()
+    choices = ([usual[dim]] if dim < len(usual) else []) + list(_POOL)
+    for name in choices:
+        if name not in taken:
+            taken.add(name)
+            return name
+    return fresh("N", taken)
+
+
+def loop_names(taken: Iterable[str], count: int) -> Sequence[str]:
+    """``count`` loop variable names that are not taken, in order of nesting depth."""
+    used = set(taken)
+    names = [letter for letter in _LOOPS if letter not in used][:count]
+    while len(names) < count:
+        names.append(fresh("i", used | set(names)))
+    return names

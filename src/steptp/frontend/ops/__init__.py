@@ -1,0 +1,1 @@
+"""Translation rules, one module for each family of operators (see :mod:`steptp.frontend.registry`)."""

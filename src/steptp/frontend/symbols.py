@@ -1,0 +1,208 @@
+"""Symbolic sizes of an export → LEIR size expressions.
+
+``torch.export`` describes dims by sympy expressions over symbols plus *guards* (facts that its trace relied on). Guards that
+say two expressions are equal, or that a symbol is divisible, are solved, so that ``view(B, T, 4, C//4)`` becomes a size
+``D`` with ``C=4*D``. What cannot be solved becomes a ``where`` constraint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+import sympy
+from torch.utils._sympy import functions as torch_functions
+
+from steptp.errors import FrontendError
+from steptp.ir import DType, Expr, Size, cast, const, ix, op, simplify_index
+
+__all__ = ["Solution", "solve", "to_index", "to_number", "Unrepresentable"]
+
+_MOD = (torch_functions.Mod, torch_functions.PythonMod)
+
+
+class Unrepresentable(FrontendError):
+    """A symbolic size expression has no LEIR form; the capture then uses fixed sizes."""
+
+    def __init__(self, expr: object) -> None:
+        super().__init__("frontend-size", f"the size expression {expr} has no LEIR form")
+
+
+@dataclass(slots=True)
+class Solution:
+    """Solved symbols (symbol → expression over free symbols), present values of free symbols, and left-over conditions."""
+
+    by: dict[sympy.Symbol, sympy.Expr] = field(default_factory=dict)
+    values: dict[sympy.Symbol, int] = field(default_factory=dict)
+    conditions: list[sympy.Basic] = field(default_factory=list)
+
+    def apply(self, expr: sympy.Basic) -> sympy.Basic:
+        """``expr`` over free symbols only."""
+        for _ in range(8):
+            new = expr.xreplace(self.by) if self.by else expr
+            if new == expr:
+                break
+            expr = _again(new)
+        return expr
+
+
+def _again(expr: sympy.Basic) -> sympy.Basic:
+    """Evaluate floor divisions and remainders again after a substitution."""
+    return expr.replace(lambda e: isinstance(e, (torch_functions.FloorDiv, *_MOD)), lambda e: _reduce_division(e))
+
+
+def _reduce_division(expr: sympy.Expr) -> sympy.Expr:
+    top, bottom = expr.args
+    quotient = sympy.expand(sympy.cancel(top / bottom))
+    exact = all(c.is_integer and f.is_integer for c, f in (t.as_coeff_Mul() for t in sympy.Add.make_args(quotient))) and not quotient.atoms(sympy.Pow)
+    if isinstance(expr, _MOD):
+        return sympy.Integer(0) if exact else expr.func(top, bottom)
+    return quotient if exact else expr.func(top, bottom)
+
+
+def solve(guards: Iterable[sympy.Basic], values: Mapping[sympy.Symbol, int]) -> Solution:
+    """Solve divisibility and equality guards; ``values`` are the present values of all symbols."""
+    found = Solution(values=dict(values))
+    todo = list(dict.fromkeys(g for g in guards if not g.has(torch_functions.Max, torch_functions.Min, sympy.Max, sympy.Min, sympy.Or, sympy.Ne)))
+    exact: set[tuple[sympy.Basic, sympy.Basic]] = set()
+    for _ in range(12):
+        before = dict(found.by)
+        for guard in todo:
+            now = found.apply(guard)
+            if isinstance(now, sympy.Eq) and isinstance(now.lhs, _MOD) and now.rhs == 0:
+                _divisible(found, now.lhs.args[0], now.lhs.args[1], exact)
+            elif isinstance(now, sympy.Eq):
+                _equal(found, now, exact)
+        if found.by == before:
+            break
+    _keep_conditions(found, todo)
+    return found
+
+
+def _divisible(found: Solution, top: sympy.Basic, bottom: sympy.Basic, exact: set[tuple[sympy.Basic, sympy.Basic]]) -> None:
+    exact.add((top, bottom))
+    if isinstance(top, sympy.Symbol) and bottom.is_Integer and bottom > 1 and top not in found.by:
+        part = sympy.Symbol(f"{top.name}_{bottom}", integer=True, positive=True)
+        found.values[part] = found.values[top] // int(bottom)
+        _bind(found, top, bottom * part)
+
+
+def _bind(found: Solution, symbol: sympy.Symbol, expr: sympy.Expr) -> None:
+    found.by = {s: _again(e.xreplace({symbol: expr})) for s, e in found.by.items()}
+    found.by[symbol] = expr
+
+
+def _equal(found: Solution, guard: sympy.Eq, exact: set[tuple[sympy.Basic, sympy.Basic]]) -> None:
+    difference = guard.lhs - guard.rhs
+    for division in difference.atoms(torch_functions.FloorDiv):
+        top, bottom = division.args
+        if any(found.apply(t) == top and found.apply(b) == bottom for t, b in exact):
+            difference = difference.xreplace({division: top / bottom})
+    difference = sympy.expand(difference)
+    if difference == 0:
+        return
+    inside: set[sympy.Basic] = set()
+    for division in difference.atoms(torch_functions.FloorDiv, *_MOD):
+        inside |= division.free_symbols
+    answers: list[tuple[bool, sympy.Symbol, sympy.Expr]] = []
+    for symbol in sorted(difference.free_symbols - inside, key=lambda s: (-len(s.name), s.name)):
+        slope = difference.coeff(symbol)
+        if slope.free_symbols or slope == 0 or sympy.degree(difference, symbol) != 1:
+            continue
+        answer = sympy.expand(-(difference - slope * symbol) / slope)
+        coefficients = [t.as_coeff_Mul()[0] for t in sympy.Add.make_args(answer)]
+        if all(k.is_integer for k in coefficients):
+            answers.append((any(k < 0 for k in coefficients), symbol, answer))
+    if answers:  # prefer a size that grows with the others: C=A+B rather than A=C-B
+        _, symbol, answer = min(answers, key=lambda a: a[0])
+        _bind(found, symbol, answer)
+
+
+def _keep_conditions(found: Solution, guards: Sequence[sympy.Basic]) -> None:
+    for guard in guards:
+        now = found.apply(guard)
+        if now in (sympy.true, sympy.false) or not isinstance(now, sympy.core.relational.Relational):
+            continue
+        if isinstance(now, sympy.Eq):
+            if sympy.expand(now.lhs - now.rhs) != 0 and now not in found.conditions:
+                found.conditions.append(now)
+            continue
+        difference = sympy.expand(now.lhs - now.rhs)
+        if difference.atoms(torch_functions.FloorDiv, *_MOD, torch_functions.ToFloat) or not difference.is_polynomial() or _degree(difference) != 1:
+            continue  # contiguity and emptiness tests of the tracer
+        terms = [t.as_coeff_Mul() for t in sympy.Add.make_args(difference) if not t.is_number]
+        constant = abs(int(difference.as_coeff_Add()[0])) if difference.as_coeff_Add()[0].is_Integer else 0
+        if len(terms) == 1 and constant <= 2:  # sizes 0 and 1 are special only to the tracer
+            continue
+        if isinstance(now, (sympy.Ge, sympy.Gt)) and all(c > 0 for c, _ in terms) and constant <= 2:
+            continue
+        if now not in found.conditions:
+            found.conditions.append(now)
+
+
+def _degree(expr: sympy.Expr) -> int:
+    return max((sympy.total_degree(t) for t in sympy.Add.make_args(expr)), default=0)
+
+
+def to_index(expr: sympy.Basic, names: Mapping[sympy.Symbol, str]) -> Expr:
+    """A sympy integer (or relation) over free symbols as a LEIR expression; raises :class:`Unrepresentable`."""
+    if isinstance(expr, sympy.core.relational.Relational):
+        sign = {"==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}.get(expr.rel_op)
+        if sign is None:
+            raise Unrepresentable(expr)
+        return op(sign, to_index(expr.lhs, names), to_index(expr.rhs, names))
+    return simplify_index(_index(sympy.expand(expr), names))
+
+
+def _index(expr: sympy.Basic, names: Mapping[sympy.Symbol, str]) -> Expr:
+    if isinstance(expr, sympy.Integer):
+        return ix(int(expr))
+    if isinstance(expr, sympy.Symbol) and expr in names:
+        return Size(names[expr])
+    args = [_index(a, names) for a in expr.args] if isinstance(expr, sympy.Expr) else []
+    if isinstance(expr, sympy.Add):
+        return reduce(lambda a, b: op("+", a, b), args)
+    if isinstance(expr, sympy.Mul):
+        return reduce(lambda a, b: op("*", a, b), args)
+    if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and 0 < int(expr.exp) < 8:
+        return reduce(lambda a, b: op("*", a, b), [args[0]] * int(expr.exp))
+    if isinstance(expr, (torch_functions.FloorDiv, torch_functions.CleanDiv)):
+        return op("//", args[0], args[1])
+    if isinstance(expr, _MOD):
+        return op("%", args[0], args[1])
+    if isinstance(expr, (torch_functions.Max, sympy.Max)):
+        return reduce(lambda a, b: op("max", a, b), args)
+    if isinstance(expr, (torch_functions.Min, sympy.Min)):
+        return reduce(lambda a, b: op("min", a, b), args)
+    raise Unrepresentable(expr)
+
+
+def to_number(expr: sympy.Basic, names: Mapping[sympy.Symbol, str], dtype: DType) -> Expr:
+    """A sympy real number over free symbols as an expression of the float ``dtype``; raises :class:`Unrepresentable`."""
+    if expr.is_number:
+        return const(float(expr), dtype)
+    if expr.is_integer and not expr.has(torch_functions.ToFloat):
+        return cast(dtype, to_index(expr, names))
+    if isinstance(expr, torch_functions.ToFloat):
+        return cast(dtype, to_index(expr.args[0], names))
+    if isinstance(expr, (torch_functions.FloatPow, sympy.Pow)):
+        base = to_number(expr.args[0], names, dtype)
+        power = float(expr.args[1]) if expr.args[1].is_number else None
+        if power == 0.5:
+            return op("sqrt", base)
+        if power == -0.5:
+            return op("/", const(1, dtype), op("sqrt", base))
+        if power == -1.0:
+            return op("/", const(1, dtype), base)
+        return op("pow", base, to_number(expr.args[1], names, dtype))
+    if type(expr).__name__ == "OpaqueUnaryFn_sqrt":
+        return op("sqrt", to_number(expr.args[0], names, dtype))
+    args = [to_number(a, names, dtype) for a in expr.args]
+    if isinstance(expr, (torch_functions.FloatTrueDiv, torch_functions.IntTrueDiv)):
+        return op("/", *args)
+    if isinstance(expr, sympy.Add):
+        return reduce(lambda a, b: op("+", a, b), args)
+    if isinstance(expr, sympy.Mul):
+        return reduce(lambda a, b: op("*", a, b), args)
+    raise Unrepresentable(expr)
