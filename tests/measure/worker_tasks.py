@@ -106,7 +106,7 @@ def fork_until_killed(path: str) -> None:
 
 def flush_to_zero(_: object = None) -> int:
     """Switch the flush-to-zero and denormals-are-zero bits on, as fast-math libraries do."""
-    code = bytes.fromhex("4883ec08" "0fae1c24" "810c2440800000" "0fae1424" "4883c408" "c3")
+    code = bytes.fromhex("4883ec080fae1c24810c24408000000fae14244883c408c3")
     import mmap
 
     page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)

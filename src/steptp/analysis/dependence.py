@@ -21,7 +21,7 @@ from steptp.errors import LeirError
 from steptp.ir.nodes import Path, Program
 from steptp.ir.sizes import eval_index
 
-__all__ = ["Dependence", "dependences", "carried_by", "is_parallel", "KINDS"]
+__all__ = ["Dependence", "dependences", "carried_by", "may_carry", "is_parallel", "KINDS"]
 
 KINDS = ("flow", "anti", "output")
 
@@ -90,15 +90,8 @@ def dependences(program: Program) -> tuple[Dependence, ...]:
     if isinstance(cached, tuple):
         return cached
     model = Model.of(program)
-    by_buffer: dict[str, list[Statement]] = {}
-    for st in model.statements:
-        if not st.never_runs:
-            for name in dict.fromkeys(a.buffer for a in st.accesses):
-                by_buffer.setdefault(name, []).append(st)
     out: list[Dependence] = []
-    for name, group in by_buffer.items():
-        if not any(s.store.buffer == name for s in group):
-            continue  # only read
+    for name, group in _touching(model).items():
         for a in group:
             for b in group:
                 if a.store.buffer == name or b.store.buffer == name:
@@ -122,7 +115,7 @@ def _pair(model: Model, a: Statement, b: Statement, name: str) -> Iterator[Depen
         if not possible:
             continue
         base = src.map.apply_range(dst.map.reverse())
-        reduction = src.load is None and dst.load is None and a.store.reduce is not None and a.store.reduce == b.store.reduce
+        reduction = _is_reduction(a, b, src, dst)
         done = 0
         for k in possible:
             upto = common if k is None else k
@@ -183,6 +176,46 @@ def _never_equal(f: Linear, g: Linear, left: Mapping[str, Interval], right: Mapp
             low += min(c * start, c * end)
             high += max(c * start, c * end)
     return not low <= 0 <= high or (divisor > 1 and (f[1] - g[1]) % divisor != 0)
+
+
+def may_carry(program: Program) -> dict[Path, str]:
+    """Materialised path of each loop that may carry a dependence → ``reduction`` or ``dependence``; needs no isl.
+
+    Only the cheap tests are asked, so a loop that carries nothing may be listed; a loop not listed carries nothing.
+    """
+    model = Model.of(program)
+    out: dict[Path, str] = {}
+    for name, group in _touching(model).items():
+        for a in group:
+            for b in group:
+                if a.store.buffer != name and b.store.buffer != name:
+                    continue
+                common = common_loops(a, b)
+                levels = [k for k in range(model.private_depth(a, name), common) if out.get(a.loops[k].path) != "dependence"]
+                if not levels:
+                    continue
+                for (src, dst), _ in _groups(a, b, name).items():
+                    how = "reduction" if _is_reduction(a, b, src, dst) else "dependence"
+                    for k in levels:
+                        if a.intervals[a.loops[k].var][1] > 0 and _possible(src, dst, common, k):
+                            path = a.loops[k].path
+                            out[path] = how if out.get(path) != "dependence" else "dependence"
+    return out
+
+
+def _is_reduction(a: Statement, b: Statement, src: Access, dst: Access) -> bool:
+    return src.load is None and dst.load is None and a.store.reduce is not None and a.store.reduce == b.store.reduce
+
+
+def _touching(model: Model) -> dict[str, list[Statement]]:
+    """Buffer → the statements that access it, for buffers that some statement writes."""
+    out: dict[str, list[Statement]] = {}
+    written = {st.store.buffer for st in model.statements if not st.never_runs}
+    for st in model.statements:
+        if not st.never_runs:
+            for name in dict.fromkeys(a.buffer for a in st.accesses if a.buffer in written):
+                out.setdefault(name, []).append(st)
+    return out
 
 
 def carried_by(program: Program, loop_path: Path, kinds: tuple[str, ...] = KINDS) -> tuple[Dependence, ...]:

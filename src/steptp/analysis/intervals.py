@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from steptp.ir.nodes import Cast, Const, Expr, Load, Op, Program, Size, Store, Var
+from steptp.ir.index import poly_of
+from steptp.ir.nodes import Cast, Const, Expr, Load, Loop, Op, Program, Size, Store, Var, identity_of
 from steptp.ir.sizes import eval_index
 from steptp.ir.types import DType, int_range
-from steptp.ir.walk import all_tmps, free_vars, loads, stores
+from steptp.ir.walk import all_tmps, declaring_path, loads, stores
 
-__all__ = ["Interval", "interval", "hull", "loop_intervals", "value_ranges", "int_values"]
+__all__ = ["Interval", "interval", "hull", "narrow", "loop_intervals", "value_ranges", "accumulation_trips"]
 
 Interval = tuple[int, int]
+Overflow = tuple[Op, Interval | None]
+_ARITHMETIC = frozenset({"+", "-", "*", "neg", "abs", "//", "%"})
 _EMPTY: dict[str, Interval] = {}
 
 
@@ -31,18 +34,28 @@ def interval(
     sizes: Mapping[str, int],
     ranges: Mapping[str, Interval] = _EMPTY,
     known: Mapping[Expr, Interval] | None = None,
+    overflows: list[Overflow] | None = None,
 ) -> Interval | None:
     """Bounds of an integer expression, or ``None``.
 
     ``env`` bounds the loop variables, ``ranges`` the elements of integer buffers, ``known`` whole sub-expressions (from
-    conditions that hold). The result of i8 and i32 arithmetic is not clipped: overflow is for the caller to find.
+    conditions that hold). Arithmetic is not clipped to its dtype; with ``overflows``, every operator whose result may
+    leave its dtype is appended there with what it can be.
     """
     if isinstance(expr, Const):
         return (int(expr.value), int(expr.value)) if isinstance(expr.value, (int, bool)) else None
     if isinstance(expr, Size):
         value = sizes.get(expr.name)
         return None if value is None else (value, value)
-    found = env.get(expr.name) if isinstance(expr, Var) else _compute(expr, env, sizes, ranges, known)
+    if isinstance(expr, Var):
+        found = env.get(expr.name)
+    else:
+        found = _compute(expr, env, sizes, ranges, known, overflows)
+        if overflows is not None and isinstance(expr, Op) and expr.name in _ARITHMETIC and expr.type.is_int:
+            low, high = int_range(expr.type)
+            if found is None or found[0] < low or found[1] > high:
+                overflows.append((expr, found))
+                found = (low, high)  # report the innermost operator only
     if known:
         limit = known.get(expr)
         if limit is not None:
@@ -52,9 +65,17 @@ def interval(
 
 
 def _compute(
-    expr: Expr, env: Mapping[str, Interval], sizes: Mapping[str, int], ranges: Mapping[str, Interval], known: Mapping[Expr, Interval] | None
+    expr: Expr,
+    env: Mapping[str, Interval],
+    sizes: Mapping[str, int],
+    ranges: Mapping[str, Interval],
+    known: Mapping[Expr, Interval] | None,
+    overflows: list[Overflow] | None,
 ) -> Interval | None:
     if isinstance(expr, Load):
+        if overflows is not None:
+            for index in expr.indices:
+                interval(index, env, sizes, ranges, known, overflows)
         if expr.buffer in ranges:
             return ranges[expr.buffer]
         return (0, 1) if expr.type is DType.BOOL else _type_range(expr.type)
@@ -63,7 +84,7 @@ def _compute(
             return (0, 1)
         if not expr.type.is_int:
             return None
-        inner = interval(expr.arg, env, sizes, ranges, known) if not expr.arg.dtype.is_float else None
+        inner = interval(expr.arg, env, sizes, ranges, known, overflows) if not expr.arg.dtype.is_float else None
         low, high = int_range(expr.type)
         return (low, high) if inner is None else (min(max(inner[0], low), high), min(max(inner[1], low), high))
     if not isinstance(expr, Op):
@@ -71,9 +92,9 @@ def _compute(
     if expr.type is DType.BOOL and expr.name != "select":
         return (0, 1)
     if expr.name == "select":
-        yes = interval(expr.args[1], env, sizes, ranges, _narrow(expr.args[0], True, env, sizes, ranges, known))
-        return hull(yes, interval(expr.args[2], env, sizes, ranges, _narrow(expr.args[0], False, env, sizes, ranges, known)))
-    args = [interval(a, env, sizes, ranges, known) for a in expr.args]
+        yes = interval(expr.args[1], env, sizes, ranges, narrow(expr.args[0], True, env, sizes, ranges, known), overflows)
+        return hull(yes, interval(expr.args[2], env, sizes, ranges, narrow(expr.args[0], False, env, sizes, ranges, known), overflows))
+    args = [interval(a, env, sizes, ranges, known, overflows) for a in expr.args]
     if any(a is None for a in args):
         return _partial(expr.name, args)
     return _apply(expr.name, [a for a in args if a is not None])
@@ -115,10 +136,12 @@ def _apply(name: str, args: list[Interval]) -> Interval | None:
         return (min(ends), max(ends))
     if name == "%" and c > 0:
         return (a, b) if a >= 0 and b < c else (a % c, b % c) if c == d and a // c == b // c else (0, d - 1)
+    if name == "%" and d < 0:
+        return (c + 1, 0)
     return None
 
 
-def _narrow(
+def narrow(
     cond: Expr, holds: bool, env: Mapping[str, Interval], sizes: Mapping[str, int], ranges: Mapping[str, Interval], known: Mapping[Expr, Interval] | None
 ) -> dict[Expr, Interval]:
     """Bounds of the compared sub-expressions where ``cond`` is true (or false)."""
@@ -126,9 +149,9 @@ def _narrow(
     if not isinstance(cond, Op):
         return out
     if cond.name == "not":
-        return _narrow(cond.args[0], not holds, env, sizes, ranges, out)
+        return narrow(cond.args[0], not holds, env, sizes, ranges, out)
     if cond.name == ("and" if holds else "or"):
-        return _narrow(cond.args[1], holds, env, sizes, ranges, _narrow(cond.args[0], holds, env, sizes, ranges, out))
+        return narrow(cond.args[1], holds, env, sizes, ranges, narrow(cond.args[0], holds, env, sizes, ranges, out))
     name = cond.name if holds else _OPPOSITE.get(cond.name, "")
     if name not in _OPPOSITE or not cond.args[0].dtype.is_int:
         return out
@@ -184,49 +207,79 @@ def value_ranges(program: Program) -> dict[str, Interval]:
     return out
 
 
+def accumulation_trips(store: Store, loops: Iterable[Loop], env: Mapping[str, Interval], sizes: Mapping[str, int]) -> int:
+    """At most how many accumulations hit one element: the product of the extents of loops that do not index it injectively."""
+    extents = {loop.var: env[loop.var][1] + 1 for loop in loops}
+    free = set(extents)
+    for index in store.indices:
+        free -= _injective_vars(index, extents, sizes)
+    return math.prod(extents[v] for v in free)
+
+
+def _injective_vars(index: Expr, extents: Mapping[str, int], sizes: Mapping[str, int]) -> set[str]:
+    """The variables of a linear index when its coefficients are a mixed radix (one value of the index fixes them all)."""
+    terms: dict[str, int] = {}
+    for mono, c in poly_of(index).items():
+        variables = [a.name for a in mono if isinstance(a, Var)]
+        scale = c * math.prod(sizes[a.name] for a in mono if isinstance(a, Size))
+        if len(variables) > 1 or any(not isinstance(a, (Var, Size)) for a in mono):
+            return set()
+        if variables:
+            terms[variables[0]] = terms.get(variables[0], 0) + scale
+    reach = 0
+    for scale, name in sorted((abs(c), v) for v, c in terms.items()):
+        if scale <= reach or name not in extents:
+            return set()
+        reach += scale * (extents[name] - 1)
+    return set(terms)
+
+
 def _stored_ranges(program: Program, waiting: set[str], out: dict[str, Interval]) -> None:
-    """Fixpoint from below over at most a few rounds; what still moves is left unknown."""
+    """Fixpoint from below over a few rounds; what still moves after them is left unknown."""
     sizes = program.size_env
-    writes: list[tuple[Store, dict[str, Interval], int]] = []
+    writes: dict[str, list[tuple[Store, dict[str, Interval], int]]] = {name: [] for name in waiting}
     for met in stores(program):
         if isinstance(met.stmt, Store) and met.stmt.buffer in waiting:
+            depth = len(declaring_path(program, met.stmt.buffer))
+            inside = [p for p in met.parents[depth:] if isinstance(p, Loop)]
             env = loop_intervals(((p.var, p.extent) for p in met.loops), sizes)
-            outside = {v for i in met.stmt.indices for v in free_vars(i)}
-            trips = math.prod(hi + 1 for v, (_, hi) in env.items() if v not in outside)
-            writes.append((met.stmt, env, trips))
+            writes[met.stmt.buffer].append((met.stmt, env, accumulation_trips(met.stmt, inside, env, sizes)))
     found: dict[str, Interval] = {}
-    dead: set[str] = {s.buffer for s, _, _ in writes if s.reduce in ("or", "and", "*") or (s.reduce == "+" and s.carry)}
-    for _ in range(4):
+    unknown: set[str] = set()
+    for _ in range(len(waiting) + 4):
         changed = False
-        for store, env, trips in writes:
-            name = store.buffer
-            if name in dead:
-                continue
-            ranges = {**out, **{k: v for k, v in found.items() if k not in dead}}
-            reads = {e.buffer for e in loads(store.value)} & waiting
-            if any(r in dead for r in reads):
-                dead.add(name)
-                changed = True
-                continue
-            if any(r not in found for r in reads):
-                continue
-            value = interval(store.value, env, sizes, ranges)
+        for name in sorted(waiting - unknown):
+            value = _stored(writes[name], sizes, {**out, **found}, waiting - unknown - set(found))
             if value is None:
-                dead.add(name)
+                unknown.add(name)
+                found.pop(name, None)
                 changed = True
-                continue
-            if store.reduce == "+":
-                value = (min(0, value[0] * trips), max(0, value[1] * trips))
-            merged = value if name not in found else hull(found[name], value)
-            assert merged is not None
-            if merged != found.get(name):
+            elif value and (merged := hull(found.get(name, value[0]), value[0])) != found.get(name):
+                assert merged is not None
                 found[name] = merged
                 changed = True
         if not changed:
-            out.update({k: v for k, v in found.items() if k not in dead})
+            out.update(found)
             return
 
 
-def int_values(expr: Expr, env: Mapping[str, Interval], program: Program) -> Interval | None:
-    """:func:`interval` with the program's sizes and value ranges."""
-    return interval(expr, env, program.size_env, value_ranges(program))
+def _stored(
+    writes: list[tuple[Store, dict[str, Interval], int]], sizes: Mapping[str, int], ranges: Mapping[str, Interval], empty: set[str]
+) -> list[Interval] | None:
+    """Hull of what is set plus the sum of what is added; nothing while all values read buffers without a value yet; ``None``: unknown."""
+    base: Interval | None = None
+    low = high = 0
+    for store, env, trips in writes:
+        if {e.buffer for e in loads(store.value)} & empty:
+            continue
+        value = interval(store.value, env, sizes, ranges)
+        if value is None or store.reduce in ("*", "or", "and"):
+            return None
+        if store.reduce is not None and not store.carry:
+            start = int(identity_of(store.reduce, store.value.dtype).value)
+            base = hull(base or (start, start), (start, start))
+        if store.reduce == "+":
+            low, high = low + min(0, value[0] * trips), high + max(0, value[1] * trips)
+        else:
+            base = hull(base or value, value)
+    return [] if base is None else [(base[0] + low, base[1] + high)]

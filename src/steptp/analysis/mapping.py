@@ -37,9 +37,7 @@ class Link:
     @cached_property
     def same_position(self) -> bool:
         """Both statements have equally many loops and the k-th variables correspond."""
-        return len(self.iters) == len(self.child.vars) and all(
-            isinstance(e, Var) and e.name == v for e, v in zip(self.iters, self.child.vars, strict=True)
-        )
+        return len(self.iters) == len(self.child.vars) and all(isinstance(e, Var) and e.name == v for e, v in zip(self.iters, self.child.vars, strict=True))
 
     @cached_property
     def functions(self) -> tuple[isl.PwAff | None, ...]:

@@ -13,12 +13,12 @@ from functools import cached_property
 import islpy as isl
 
 from steptp.analysis.affine import DIM, Frame, Linear, box, linear, map_between
-from steptp.analysis.intervals import Interval, interval, loop_intervals, value_ranges
+from steptp.analysis.intervals import Interval, interval, loop_intervals, narrow, value_ranges
 from steptp.ir.nodes import Buffer, Cast, Expr, If, Load, Loop, Op, Path, Program, Store
 from steptp.ir.resets import Materialized, conjuncts, materialize
 from steptp.ir.sizes import shape_of
 from steptp.ir.types import LoopKind
-from steptp.ir.walk import all_tmps, visit
+from steptp.ir.walk import all_tmps, loads, visit
 
 __all__ = ["LoopRef", "Access", "Statement", "Model", "Declaration", "Condition", "common_loops"]
 
@@ -54,7 +54,12 @@ class Condition:
 
 @dataclass(frozen=True)
 class Access:
-    """One read or write of a statement. ``conditions`` are those of the ``select``, ``and`` and ``or`` around a read."""
+    """One read or write of a statement.
+
+    ``conditions`` are those of the ``select``, ``and`` and ``or`` around a read. ``in_guard``: the read stands in a guard
+    around the statement. It counts as read by the statement in dependences; whether it is safe is asked of the guard itself
+    (:attr:`Model.conditions`), which reads also where the statement then does not run.
+    """
 
     statement: Statement = field(repr=False, compare=False)
     buffer: str
@@ -62,6 +67,7 @@ class Access:
     is_write: bool
     load: Load | None = None
     conditions: tuple[Condition, ...] = ()
+    in_guard: bool = False
 
     @cached_property
     def forms(self) -> tuple[Linear | None, ...]:
@@ -69,22 +75,25 @@ class Access:
         return tuple(linear(i, self.statement.frame.sizes) for i in self.indices)
 
     @cached_property
-    def _relation(self) -> tuple[isl.Map, bool]:
-        st = self.statement
-        shape = st.model.declarations[self.buffer].shape
-        functions = [st.frame.aff(i) for i in self.indices]
-        bounds: list[Interval | None] = [None if f is not None else st.index_bounds(i, s) for f, i, s in zip(functions, self.indices, shape, strict=True)]
-        relation, exact = map_between(st.frame, functions, bounds)
-        domain, sure = self._domain
-        return relation.intersect_domain(domain), exact and sure
-
-    @cached_property
-    def _domain(self) -> tuple[isl.Set, bool]:
+    def happens(self) -> tuple[isl.Set, bool]:
+        """Instances in which the access happens, and whether all of them surely do."""
         where, exact = self.statement.domain, self.statement.exact
         for c in self.conditions:
             part, sure = self.statement.frame.cond(c.expr, c.holds)
             where, exact = where.intersect(part), exact and sure
         return where, exact
+
+    @cached_property
+    def _relation(self) -> tuple[isl.Map, bool]:
+        st = self.statement
+        shape = st.model.declarations[self.buffer].shape
+        functions = [st.frame.aff(i) for i in self.indices]
+        bounds: list[Interval | None] = []
+        for f, index, size in zip(functions, self.indices, shape, strict=True):
+            bounds.append(None if f is not None else st.index_bounds(index, self.conditions) or (0, size - 1))
+        relation, exact = map_between(st.frame, functions, bounds)
+        domain, sure = self.happens
+        return relation.intersect_domain(domain), exact and sure
 
     @property
     def map(self) -> isl.Map:
@@ -184,7 +193,7 @@ class Statement:
         if self.store.reduce is not None:
             found.append(Access(self, self.store.buffer, self.store.indices, False))
         for guard in self.guards:
-            _collect(self, guard, (), found)
+            _collect(self, guard, (), found, True)
         for expr in (*self.store.indices, self.store.value):
             _collect(self, expr, (), found)
         return tuple(found)
@@ -193,10 +202,13 @@ class Statement:
     def accesses(self) -> tuple[Access, ...]:
         return (*self.reads, self.write)
 
-    def index_bounds(self, expr: Expr, size: int) -> Interval:
-        """What an index outside of the quasi-affine fragment (a look-up) can be: its interval, else the whole dimension."""
-        found = interval(expr, self.intervals, self.model.sizes, value_ranges(self.model.program))
-        return (0, size - 1) if found is None else found
+    def index_bounds(self, expr: Expr, conditions: tuple[Condition, ...] = ()) -> Interval | None:
+        """Interval of an index (a look-up through its declared range) where the guards and ``conditions`` hold; ``None``: unknown."""
+        sizes, ranges = self.model.sizes, value_ranges(self.model.program)
+        known: dict[Expr, Interval] = {}
+        for cond, holds in (*((g, True) for g in self.guards), *((c.expr, c.holds) for c in conditions)):
+            known = narrow(cond, holds, self.intervals, sizes, ranges, known)
+        return interval(expr, self.intervals, sizes, ranges, known)
 
     @cached_property
     def time(self) -> tuple[int | str, ...]:
@@ -214,24 +226,24 @@ class Statement:
         return f"{self.name}({','.join(f'{v}={p}' for v, p in zip(self.vars, point, strict=True))})"
 
 
-def _collect(st: Statement, expr: Expr, conditions: tuple[Condition, ...], found: list[Access]) -> None:
+def _collect(st: Statement, expr: Expr, conditions: tuple[Condition, ...], found: list[Access], in_guard: bool = False) -> None:
     if isinstance(expr, Load):
         for index in expr.indices:
-            _collect(st, index, conditions, found)
-        found.append(Access(st, expr.buffer, expr.indices, False, expr, conditions))
+            _collect(st, index, conditions, found, in_guard)
+        found.append(Access(st, expr.buffer, expr.indices, False, expr, conditions, in_guard))
     elif isinstance(expr, Cast):
-        _collect(st, expr.arg, conditions, found)
+        _collect(st, expr.arg, conditions, found, in_guard)
     elif isinstance(expr, Op):
         if expr.name == "select":
-            _collect(st, expr.args[0], conditions, found)
-            _collect(st, expr.args[1], (*conditions, Condition(expr.args[0], True)), found)
-            _collect(st, expr.args[2], (*conditions, Condition(expr.args[0], False)), found)
+            _collect(st, expr.args[0], conditions, found, in_guard)
+            _collect(st, expr.args[1], (*conditions, Condition(expr.args[0], True)), found, in_guard)
+            _collect(st, expr.args[2], (*conditions, Condition(expr.args[0], False)), found, in_guard)
         elif expr.name in ("and", "or"):
-            _collect(st, expr.args[0], conditions, found)
-            _collect(st, expr.args[1], (*conditions, Condition(expr.args[0], expr.name == "and")), found)
+            _collect(st, expr.args[0], conditions, found, in_guard)
+            _collect(st, expr.args[1], (*conditions, Condition(expr.args[0], expr.name == "and")), found, in_guard)
         else:
             for arg in expr.args:
-                _collect(st, arg, conditions, found)
+                _collect(st, arg, conditions, found, in_guard)
 
 
 class Model:
@@ -267,16 +279,22 @@ class Model:
                 continue
             source = self.materialized.origin[met.path]
             # a store and its origin lie equally deep; a reset shares only the owners above the loop it precedes
-            shared = len(met.parents)
-            if source.is_reset:
-                shared = self._reset_depth(met.path, source.path)
-            loops = tuple(
-                LoopRef(p.var, p.extent, p.kind, met.path[: n + 1], source.path[: n + 1] if n < shared else None)
-                for n, p in enumerate(met.parents)
-                if isinstance(p, Loop)
-            )
+            shared = self._reset_depth(met.path, source.path) if source.is_reset else len(met.parents)
+            loops = _loops(met.path, source.path, met.parents, shared)
             yield Statement(self, number, met.path, source.path, source.is_reset, met.stmt, loops, met.parents)
             number += 1
+
+    @cached_property
+    def conditions(self) -> tuple[Statement, ...]:
+        """One pseudo-statement for each guard that reads memory; its value is the condition and it writes nothing."""
+        out: dict[Path, Statement] = {}
+        for st in self.statements:
+            for depth, owner in enumerate(st.parents):
+                path, origin = st.path[: depth + 1], st.origin[: depth + 1]
+                if isinstance(owner, If) and path not in out and any(loads(owner.cond)):
+                    loops = _loops(path, origin, st.parents[:depth], depth)
+                    out[path] = Statement(self, st.id, path, origin, False, Store("", (), owner.cond), loops, st.parents[:depth])
+        return tuple(out.values())
 
     def _reset_depth(self, path: Path, origin: Path) -> int:
         """How many owners a reset shares with its accumulation."""
@@ -307,7 +325,10 @@ class Model:
         return sum(1 for loop in st.loops if len(loop.path) <= len(path)) if path else 0
 
 
+def _loops(path: Path, origin: Path, parents: tuple[Loop | If, ...], shared: int) -> tuple[LoopRef, ...]:
+    return tuple(LoopRef(p.var, p.extent, p.kind, path[: n + 1], origin[: n + 1] if n < shared else None) for n, p in enumerate(parents) if isinstance(p, Loop))
+
+
 def common_loops(a: Statement, b: Statement) -> int:
     """How many loops enclose both statements."""
     return sum(1 for x, y in zip(a.loops, b.loops, strict=False) if x.path == y.path)
-

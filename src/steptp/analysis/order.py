@@ -155,5 +155,3 @@ def can_reorder(program: Program, path: Path, order: Sequence[int]) -> Order:
         if twin.time != st.time or st.origin[: len(path)] == path:
             dates[st.id] = twin.time
     return violated(program, dates)
-
-

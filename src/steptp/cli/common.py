@@ -35,7 +35,7 @@ def read_program(spec: str, preset: str | None = None) -> Program:
         return parse(text, filename=spec)
     from steptp.frontend import load_workload
 
-    return load_workload(spec, preset=preset).program
+    return load_workload(f"{spec}@{preset}" if preset and spec.startswith("zoo:") and "@" not in spec else spec).program
 
 
 def emit_json(value: Any) -> None:

@@ -64,7 +64,7 @@ def _compiler() -> str:
     import numpy as np
 
     from steptp.ir import parse
-    from steptp.lower.build import BuildOptions, build
+    from steptp.lower import BuildOptions, build
 
     rng = np.random.default_rng(0)
     inputs = {"A": rng.random((8, 8), dtype=np.float32), "x": rng.random(8, dtype=np.float32)}

@@ -34,7 +34,8 @@ def register(app: typer.Typer) -> None:
         if emit is Form.LEIR:
             typer.echo(print_program(subject))
             return
-        from steptp.lower import artifacts
-        from steptp.lower.build import BuildOptions
+        from steptp import lower as low
 
-        typer.echo(artifacts.render(subject, emit.value, BuildOptions(fma=fma)))
+        options = low.BuildOptions(fma=fma)
+        render = {Form.TVMSCRIPT: low.tvmscript, Form.LLVM: low.llvm_ir, Form.ASM: low.assembly, Form.CUDA: low.cuda_source}[emit]
+        typer.echo(render(subject) if emit in (Form.TVMSCRIPT, Form.CUDA) else render(subject, options))

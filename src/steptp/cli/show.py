@@ -31,7 +31,9 @@ def register(app: typer.Typer) -> None:
             return
         chosen = data.best(3) if step == "best" else [data.step(step)]
         if json:
-            emit_json([{**s, "parent_text": data.program(s["parent"])["text"], "child_text": data.program(s["child"])["text"] if s["child"] else ""} for s in chosen])
+            emit_json(
+                [{**s, "parent_text": data.program(s["parent"])["text"], "child_text": data.program(s["child"])["text"] if s["child"] else ""} for s in chosen]
+            )
             return
         for row in chosen:
             render_step(row, data)
@@ -56,7 +58,9 @@ def render_summary(summary: dict[str, Any]) -> None:
     table.add_row("total", *[str(total["verdicts"].get(v, 0)) for v in verdicts], "", str(total["measured"]), *[str(total["labels"].get(k, 0)) for k in ("faster", "same", "slower")], "", style="bold")  # fmt: skip
     out.print(table)
     splits = ", ".join(f"{name} {count}" for name, count in summary["splits"].items())
-    out.print(f"{total['verified']} verified steps over {summary['workloads']} workloads, {summary['roots']} roots, {summary['families']} families; {total['programs']} programs")
+    out.print(
+        f"{total['verified']} verified steps over {summary['workloads']} workloads, {summary['roots']} roots, {summary['families']} families; {total['programs']} programs"
+    )
     out.print(f"splits: {splits}", style="dim")
 
 
@@ -75,7 +79,7 @@ def render_step(row: dict[str, Any], data: Any) -> None:
     if row["child"]:
         styles = {"-": "red", "+": "green", " ": "default"}
         for line in diff_lines(parent, parse(data.program(row["child"])["text"])):
-            out.print(f"{line.mark} {highlight(line.text)}", style=styles.get(line.mark, "default"))
+            out.print(f"{line.kind.value} {highlight(line.text)}", style=styles[line.kind.value])
     else:
         out.print(highlight(data.program(row["parent"])["text"]))
     colour = "green" if row["verdict"] == "ok" else "red"
@@ -85,6 +89,8 @@ def render_step(row: dict[str, Any], data: Any) -> None:
     if row["counterexample"]:
         out.print(highlight(f"  counterexample {row['counterexample']}"))
     if row["measured"]:
-        out.print(f"measured [bold]{row['label']}[/]: {row['parent_us']:.1f} µs → {row['child_us']:.1f} µs, ratio {row['ratio']:.3f} ({row['ratio_low']:.3f} to {row['ratio_high']:.3f})")
+        out.print(
+            f"measured [bold]{row['label']}[/]: {row['parent_us']:.1f} µs → {row['child_us']:.1f} µs, ratio {row['ratio']:.3f} ({row['ratio_low']:.3f} to {row['ratio_high']:.3f})"
+        )
     if row["reason"]:
         out.print(highlight(row["reason"]))

@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
         from steptp.rewrite import engine, registry
 
         subject = read_program(program, preset)
-        chosen = [registry.get(name) for name in strategy] if strategy else None
+        chosen = [registry.get(name).name for name in strategy] if strategy else None
         found = engine.sites(subject, chosen, limit=limit or None)
         if json:
             emit_json({"sites": [s.id for s in found.sites], "cut": found.cut})

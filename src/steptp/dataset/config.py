@@ -17,18 +17,17 @@ class BuildConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     workloads: tuple[str, ...]
-    preset: str | None = None
-    steps: int = Field(300, ge=1)
-    depth: int = Field(6, ge=1, le=64)
-    seed: int = Field(0, ge=0)
-    measured: int | None = Field(None, ge=0, description="steps to time; all when None")
-    variants: int = Field(2, ge=0, le=16, description="extra shapes of each workload, as roots of their own")
-    siblings: int = Field(8, ge=0, le=64, description="sites tried at a chosen state")
-    sibling_share: float = Field(0.25, ge=0, le=1, description="share of states at which siblings are tried")
-    refusal_share: float = Field(0.1, ge=0, le=1, description="share of states at which an illegal proposal is recorded")
-    cap_share: float = Field(0.18, gt=0, le=1, description="largest share of one strategy")
-    max_lines: int = Field(60, ge=4, description="a walk does not go on from programs longer than this")
-    wave: int = Field(32, ge=1, description="trajectories planned at once; quotas are updated between waves")
+    steps: int = Field(default=300, ge=1)
+    depth: int = Field(default=6, ge=1, le=64)
+    seed: int = Field(default=0, ge=0)
+    measured: int | None = Field(default=None, ge=0, description="steps to time; all when None")
+    variants: int = Field(default=2, ge=0, le=16, description="extra shapes of each workload, as roots of their own")
+    siblings: int = Field(default=8, ge=0, le=64, description="sites tried at a chosen state")
+    sibling_share: float = Field(default=0.25, ge=0, le=1, description="share of states at which siblings are tried")
+    refusal_share: float = Field(default=0.1, ge=0, le=1, description="share of states at which an illegal proposal is recorded")
+    cap_share: float = Field(default=0.18, gt=0, le=1, description="largest share of one strategy")
+    max_lines: int = Field(default=60, ge=4, description="a walk does not go on from programs longer than this")
+    wave: int = Field(default=32, ge=1, description="trajectories planned at once; quotas are updated between waves")
 
     @property
     def identity(self) -> str:

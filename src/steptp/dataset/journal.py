@@ -28,7 +28,7 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._offsets: dict[str, int] = {}
         good = self._scan()
-        self._file: IO[bytes] = open(path, "r+b" if path.exists() else "w+b")
+        self._file: IO[bytes] = open(path, "r+b" if path.exists() else "w+b")  # noqa: SIM115 - open until close()
         self._file.truncate(good)
         self._file.seek(good)
 

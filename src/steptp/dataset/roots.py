@@ -26,11 +26,11 @@ class Root:
     family: str
 
 
-def make_roots(specs: Sequence[str], preset: str | None, variants: int, seed: int) -> tuple[Root, ...]:
+def make_roots(specs: Sequence[str], variants: int, seed: int) -> tuple[Root, ...]:
     """Load every workload and its shape variants. Raises the frontend's errors; equal programs are kept once."""
     roots: dict[str, Root] = {}
     for spec in specs:
-        workload = load_workload(spec, preset=preset)
+        workload = load_workload(spec)
         # the text is what everything later starts from, so read it back once here
         program = parse(print_program(workload.program))
         family = skeleton_hash(program)

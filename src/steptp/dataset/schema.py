@@ -96,5 +96,12 @@ def arrow_schema(model: type[BaseModel]) -> pa.Schema:
     import pyarrow as pa
 
     small = {"depth", "tier", "changed_lines", "lines"}
-    plain: dict[Any, Any] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), float | None: pa.float64(), list[str]: pa.list_(pa.string())}
+    plain: dict[Any, Any] = {
+        str: pa.string(),
+        int: pa.int64(),
+        float: pa.float64(),
+        bool: pa.bool_(),
+        float | None: pa.float64(),
+        list[str]: pa.list_(pa.string()),
+    }
     return pa.schema([(n, pa.int32() if n in small else plain[f.annotation]) for n, f in model.model_fields.items()])

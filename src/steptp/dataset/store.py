@@ -30,7 +30,9 @@ class Dataset:
         import pyarrow.parquet as pq
 
         if not (folder / "build.json").is_file():
-            raise DatasetError("dataset-missing", f"{folder} is not a dataset folder (no build.json)", hint="build one with: steptp build --preset demo --out DIR")
+            raise DatasetError(
+                "dataset-missing", f"{folder} is not a dataset folder (no build.json)", hint="build one with: steptp build --preset demo --out DIR"
+            )
         try:
             info = json.loads((folder / "build.json").read_text())
             steps: list[dict[str, Any]] = []
@@ -43,7 +45,9 @@ class Dataset:
                 raise DatasetError("dataset-missing", f"{folder} holds an unfinished build", hint="run the same 'steptp build' again: it continues")
             programs = {row["hash"]: row for row in pq.read_table(table).to_pylist()}
         except (pa.ArrowException, ValueError, OSError) as err:
-            raise DatasetError("dataset-damaged", f"{folder} cannot be read: {err}", hint="run the same 'steptp build' again: it writes the tables anew from the journal") from None
+            raise DatasetError(
+                "dataset-damaged", f"{folder} cannot be read: {err}", hint="run the same 'steptp build' again: it writes the tables anew from the journal"
+            ) from None
         return Dataset(folder, steps, programs, info)
 
     def program(self, name: str) -> dict[str, Any]:
@@ -92,7 +96,7 @@ class Dataset:
 
 
 def _share(group: list[dict[str, Any]], verified: list[dict[str, Any]]) -> float:
-    return sum(s["verdict"] == "ok" for s in group) / max(len(verified), 1)
+    return sum(1 for s in group if s["verdict"] == "ok") / max(len(verified), 1)
 
 
 def _count(group: list[dict[str, Any]]) -> dict[str, Any]:

@@ -109,9 +109,8 @@ def write_views(out: Path, steps: Iterable[StepRecord], texts: Mapping[str, str]
             if step.measured:
                 states[step.parent].append(step)
         for state, group in states.items():
-            sample = action_view(state, texts[state], group, host)
-            if sample is not None:
-                put("action", sample)
+            if (chosen := action_view(state, texts[state], group, host)) is not None:
+                put("action", chosen)
     finally:
         for file in files.values():
             file.close()

@@ -16,7 +16,7 @@ from typing import Any
 
 from steptp.analysis.host import HostInfo
 from steptp.dataset.schema import step_id
-from steptp.ir import Program, parse, print_program, program_hash
+from steptp.ir import Program, parse, print_program, program_hash, shape_hash
 from steptp.ir.diff import diff_lines
 from steptp.ir.seeds import derive_seed, digest
 from steptp.reason import explain
@@ -52,12 +52,12 @@ class _Walk:
     root: Program
     host: HostInfo
     steps: list[dict[str, Any]] = field(default_factory=list)
-    programs: dict[str, str] = field(default_factory=dict)
+    programs: dict[str, dict[str, str]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
 def run_walk(task: WalkTask) -> dict[str, Any]:
-    """Take the walk; returns JSON-like ``{"steps": […], "programs": {hash: text}, "seconds": {stage: s}}``."""
+    """Take the walk; returns JSON-like ``{"steps": […], "programs": {hash: {"text", "shape"}}, "seconds": {stage: s}}``."""
     rng = random.Random(task.seed)
     program = parse(task.root_text)
     walk = _Walk(task, program, HostInfo.from_dict(dict(task.host)))
@@ -116,19 +116,21 @@ def _by_weight(candidates: Sequence[Site], weights: Mapping[str, float], rng: ra
 
 def _remember(walk: _Walk, program: Program) -> str:
     name = program_hash(program)
-    walk.programs.setdefault(name, print_program(program))
+    if name not in walk.programs:
+        walk.programs[name] = {"text": print_program(program), "shape": shape_hash(program)}
     return name
 
 
-def _try(
-    walk: _Walk, parent: Program, site: Site, candidates: Sequence[Site], depth: int, role: str, rule: str, visited: set[str]
-) -> Program | None:
+def _try(walk: _Walk, parent: Program, site: Site, candidates: Sequence[Site], depth: int, role: str, rule: str, visited: set[str]) -> Program | None:
     """Apply, verify and record one step; returns the child when the step is verified and new."""
     began = perf_counter()
     outcome = engine.apply(parent, site)
     walk.seconds["apply"] += perf_counter() - began
     if isinstance(outcome, NotApplicable) or program_hash(outcome.program) in visited:
         return None
+    known = walk.programs.get(program_hash(outcome.program))
+    if known is not None and known["text"] != print_program(outcome.program):
+        return None  # the same program under other names: one hash has one text
     seed = derive_seed(walk.task.seed, depth, site.id)
     verdict = verify_step(parent, outcome.program, applied=outcome, root=walk.root, seed=seed, build_tiers=False)
     for report in verdict.reports:
@@ -159,7 +161,7 @@ def _draft(
         "tier": verdict.tier,
         "evidence": [report_json(r) for r in verdict.reports],
         "inverse": [s.id for s in applied.inverse],
-        "changed_lines": sum(1 for line in diff_lines(parent, applied.program) if line.mark != " "),
+        "changed_lines": sum(1 for line in diff_lines(parent, applied.program) if line.kind.value == "-"),
         "rule": rule,
         "candidates": [s.id for s in candidates],
         "reason": why.text,

@@ -6,6 +6,7 @@ index simplification; :mod:`steptp.frontend.finish` gives them their short names
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ __all__ = ["Builder", "MATH"]
 
 MATH = {DType.F16: DType.F32, DType.BF16: DType.F32}
 """PyTorch computes 16-bit floats in f32 (its *opmath* dtype) and rounds the result once."""
+
+_ARITHMETIC: dict[str, Callable[[float, float], float]] = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 
 
 @dataclass(slots=True)
@@ -34,11 +37,14 @@ class Builder:
     taken: set[str]
     ranges: dict[str, Expr]
     renamed: dict[str, str]
+    widened: dict[str, Callable[[Indices], Indices]]
+    fixed: set[str]
+    constraints: list[Expr]
 
     @staticmethod
     def new(sizes: Mapping[str, int], taken: set[str]) -> Builder:
         """An empty program over ``sizes`` (name → present value); ``taken`` are names that temporaries must avoid."""
-        return Builder(dict(sizes), [], {}, {}, set(taken), {}, {})
+        return Builder(dict(sizes), [], {}, {}, set(taken), {}, {}, {}, set(taken), [])
 
     # arrays
 
@@ -61,6 +67,11 @@ class Builder:
         """Record that the elements of an integer input index a dim of ``extent``: its declared range becomes ``0..extent``."""
         if value.buffer is not None:
             self.ranges.setdefault(value.buffer, extent)
+
+    def require(self, condition: Expr) -> None:
+        """Add a condition on sizes that a re-binding must satisfy (it holds at the present ones)."""
+        if condition not in self.constraints:
+            self.constraints.append(condition)
 
     # statements
 
@@ -213,12 +224,18 @@ class Builder:
                 return self._compare(expr)
             if expr.name == "select" and isinstance(expr.args[0], Const):
                 return expr.args[1] if expr.args[0].value else expr.args[2]
+            if expr.name == "select" and expr.args[1:] == (const(True, DType.BOOL), const(False, DType.BOOL)):
+                return expr.args[0]
             if expr.name in ("and", "or"):
                 for mine, other in (expr.args, expr.args[::-1]):
                     if isinstance(mine, Const):
                         return other if bool(mine.value) == (expr.name == "and") else mine
             if expr.name == "not" and isinstance(expr.args[0], Const):
                 return const(not expr.args[0].value, DType.BOOL)
+            if expr.name in _ARITHMETIC and expr.type.is_float and all(isinstance(a, Const) for a in expr.args):
+                left, right = (float(a.value) for a in expr.args if isinstance(a, Const))
+                if expr.name != "/" or right != 0:  # one operator in doubles, rounded once, is the operator's own result up to f32
+                    return expr if expr.type is DType.F64 else const(_ARITHMETIC[expr.name](left, right), expr.type)
         return expr
 
     def _compare(self, expr: Op) -> Expr:

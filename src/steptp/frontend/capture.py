@@ -1,33 +1,43 @@
 """Capture of a PyTorch module with ``torch.export``.
 
-The module's parameters and buffers become arguments of a wrapper, so their dims are symbolic like those of inputs. A static
-export comes first: it is quick, and it shows the module's own errors plainly. Graphs of moderate size are then exported with
-every dim dynamic; where that fails the static graph is used, with sizes as numbers.
+The module's parameters and buffers become arguments of a wrapper, so their dims can be symbolic like those of inputs. A static
+export comes first: it is quick, and it shows the module's own errors plainly. A graph of moderate size is then exported again with
+every dim dynamic, a larger one with the dims of its inputs dynamic; where that fails the static graph is used, with sizes as numbers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import io
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch.export import Dim, ExportedProgram, export
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from steptp.errors import FrontendError
-from steptp.frontend.errors import failed_export, user_place
+from steptp.frontend.errors import control_flow, failed_export, user_place
+from steptp.frontend.inplace import translatable
 from steptp.frontend.names import fresh, identifier
 from steptp.frontend.registry import rules
 
-__all__ = ["Leaf", "Capture", "capture", "leaves_of", "DYNAMIC_LIMIT"]
+__all__ = ["Leaf", "Capture", "capture", "leaves_of", "refuse_mutation", "NAMED_LIMIT", "INPUTS_LIMIT"]
 
-DYNAMIC_LIMIT = 160
-"""Graphs with more operator calls than this keep fixed sizes: solving their guards takes too long."""
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+NAMED_LIMIT = 36
+"""Up to this effort (see :func:`_effort`) every dim gets a name."""
+
+INPUTS_LIMIT = 400
+"""Up to this effort the dims of inputs get names and those of parameters are numbers; above, all dims are numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +111,7 @@ def _argument_names(module: torch.nn.Module, count: int) -> list[str]:
 def capture(module: torch.nn.Module, args: Sequence[object], kwargs: Mapping[str, object], name: str, *, sizes: str = "auto") -> Capture:
     """Export ``module`` on example inputs.
 
-    ``sizes``: ``auto`` (named sizes where the export allows it), ``static`` (numbers). Raises :class:`FrontendError`:
+    ``sizes``: ``auto`` (named sizes where the export allows it in good time), ``static`` (numbers). Raises :class:`FrontendError`:
     ``frontend-export``, ``frontend-control-flow``, ``frontend-random``, ``frontend-mutation``, ``frontend-no-output``.
     """
     leaves = leaves_of(module, args, kwargs)
@@ -113,20 +123,22 @@ def capture(module: torch.nn.Module, args: Sequence[object], kwargs: Mapping[str
 
     wrapper = _Wrapper(module, leaves, rebuild)
     try:
-        static = _export(wrapper, leaves, dynamic=False)
+        static = _export(wrapper, leaves)
     except FrontendError:
         raise
     except Exception as err:  # noqa: BLE001 - the tracer passes on whatever the user's forward() raises
         raise failed_export(err, name) from None
     _refuse_random(static)
-    calls = sum(1 for node in static.graph.nodes if node.op == "call_function")
-    if sizes == "auto" and 0 < calls <= DYNAMIC_LIMIT:
-        try:
-            return _describe(_decompose(_export(wrapper, leaves, dynamic=True)), leaves, True)
-        except FrontendError:
-            raise
-        except Exception:  # noqa: BLE001 - the dynamic export is a convenience; the static one below stands
-            logging.getLogger(__name__).debug("dynamic export of %s failed", name, exc_info=True)
+    _refuse_unbacked(static, name)
+    effort = _effort(static)
+    for which, limit in ((("input", "param", "buffer"), NAMED_LIMIT), (("input",), INPUTS_LIMIT)):
+        if sizes == "auto" and effort <= limit:
+            try:
+                return _describe(_decompose(_export(wrapper, leaves, which)), leaves, True)
+            except FrontendError:
+                raise
+            except Exception:
+                logging.getLogger(__name__).debug("dynamic export of %s failed", name, exc_info=True)
     try:
         return _describe(_decompose(static), leaves, False)
     except FrontendError:
@@ -135,31 +147,41 @@ def capture(module: torch.nn.Module, args: Sequence[object], kwargs: Mapping[str
         raise failed_export(err, name) from None
 
 
-def _export(wrapper: torch.nn.Module, leaves: Sequence[Leaf], *, dynamic: bool) -> ExportedProgram:
-    shapes = (tuple({d: Dim.AUTO for d in range(leaf.tensor.ndim)} for leaf in leaves),) if dynamic else None
+def _effort(exported: ExportedProgram) -> int:
+    """How long a dynamic export would take, in operator calls; windows and batch statistics breed many guards."""
+    total = 0
+    for node in exported.graph.nodes:
+        if node.op == "call_function":
+            total += 3 if any(word in str(node.target) for word in ("conv", "pool", "batch_norm", "group_norm", "interpolate", "upsample")) else 1
+    return total
+
+
+def _export(wrapper: torch.nn.Module, leaves: Sequence[Leaf], dynamic: Sequence[str] = ()) -> ExportedProgram:
+    """Export with the dims of leaves of the ``dynamic`` kinds symbolic."""
+    shapes = (tuple(dict.fromkeys(range(leaf.tensor.ndim), Dim.AUTO) if leaf.kind in dynamic else None for leaf in leaves),) if dynamic else None
     with _quiet():
         return export(wrapper, (tuple(leaf.tensor for leaf in leaves),), strict=False, dynamic_shapes=shapes)
 
 
 def _decompose(exported: ExportedProgram) -> ExportedProgram:
-    """Core ATen, but operators with a rule stay whole."""
+    """Core ATen without in-place operators, but operators with a rule stay whole; the graph itself if it is that already."""
     known = rules()
-    targets = [node.target for node in exported.graph.nodes if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)]
-    if all(str(t) in known and not t._schema.is_mutable for t in targets):
+    if translatable(exported.graph, known):
         return exported
-    table = torch.export.default_decompositions()
+    table: Any = torch.export.default_decompositions()
     for target in list(table):
         if str(target) in known:
             table.pop(target)
     with _quiet():
-        return exported.run_decompositions(table)
+        done: ExportedProgram = exported.run_decompositions(table)
+    return done
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """No warnings or log lines of the tracer about what is handled here."""
     before = logging.root.manager.disable
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         logging.disable(logging.CRITICAL)
         try:
@@ -191,6 +213,24 @@ def _refuse_random(exported: ExportedProgram) -> None:
         )  # fmt: skip
 
 
+def refuse_mutation(leaf: Leaf) -> None:
+    """Only buffers may change; raises :class:`FrontendError` ``frontend-mutation`` for an input or a parameter."""
+    if leaf.kind != "buffer":
+        raise FrontendError(
+            "frontend-mutation", f"the module changes its {leaf.kind} {leaf.name} in place",
+            hint="work on a copy (x = x.clone()) or use the operator without the trailing underscore",
+        )  # fmt: skip
+
+
+def _refuse_unbacked(exported: ExportedProgram, name: str) -> None:
+    """Numbers read out of tensors (``.item()``) and shapes that depend on values (masks as indices)."""
+    for node in exported.graph.nodes:
+        value = node.meta.get("val")
+        parts = value if isinstance(value, (list, tuple)) else (value,)
+        if node.op == "call_function" and any(free_unbacked_symbols(p) for p in parts if isinstance(p, (torch.Tensor, *_SYMBOLIC))):
+            raise control_flow(name, user_place(node.meta.get("stack_trace")))
+
+
 def _describe(exported: ExportedProgram, leaves: list[Leaf], dynamic: bool) -> Capture:
     signature = exported.graph_signature
     placeholders: dict[str, Leaf] = {}
@@ -205,7 +245,9 @@ def _describe(exported: ExportedProgram, leaves: list[Leaf], dynamic: bool) -> C
             tensor = exported.constants.get(item.target or "", exported.state_dict.get(item.target or ""))
             if not isinstance(tensor, torch.Tensor):
                 raise FrontendError("frontend-constant", f"the module uses a constant that is no tensor: {item.target}")
-            leaf = Leaf(fresh(identifier((item.target or name).split(".")[-1].replace("lifted_tensor_", "const")), taken), "constant", item.target or name, tensor)
+            leaf = Leaf(
+                fresh(identifier((item.target or name).split(".")[-1].replace("lifted_tensor_", "const")), taken), "constant", item.target or name, tensor
+            )
             placeholders[name] = leaf
             kept.append(leaf)
     results: list[str] = []
@@ -218,11 +260,7 @@ def _describe(exported: ExportedProgram, leaves: list[Leaf], dynamic: bool) -> C
             results.append(out.arg.name)
         elif out.kind in (OutputKind.USER_INPUT_MUTATION, OutputKind.BUFFER_MUTATION):
             leaf = placeholders[out.target or ""] if out.target in placeholders else next(p for p in placeholders.values() if p.path == out.target)
-            if leaf.kind != "buffer":
-                raise FrontendError(
-                    "frontend-mutation", f"the module changes its {'input' if leaf.kind == 'input' else leaf.kind} {leaf.name} in place",
-                    hint="work on a copy (x = x.clone()) or use the operator without the trailing underscore",
-                )  # fmt: skip
+            refuse_mutation(leaf)
             name = fresh(f"{leaf.name}_out", taken)
             mutated[name] = leaf
             changed.append((name, out.arg.name))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from steptp.frontend.builder import Builder
 from steptp.frontend.names import fresh, loop_names
 from steptp.frontend.value import Value
-from steptp.ir import Buffer, Cast, Const, DType, Expr, If, Load, Loop, Op, Program, Size, SizeDecl, Stmt, Store, Var, eval_index, simplify_index
+from steptp.ir import Buffer, Cast, Const, DType, Expr, If, Load, Loop, Op, Program, Size, SizeDecl, Stmt, Store, Var, eval_index, ix, simplify_index
 from steptp.ir.walk import free_sizes, loads, map_expr, rename_buffer, stmt_exprs, visit
 
 __all__ = ["finish"]
@@ -20,19 +20,26 @@ def finish(
     results: Sequence[tuple[str, Value]],
     sizes: Mapping[str, int],
     *,
+    derived: Mapping[str, Expr] | None = None,
     constraints: Sequence[Expr] = (),
     hints: Mapping[Expr, str] | None = None,
 ) -> Program:
-    """The finished program. ``results`` are (output name, value); ``hints`` suggest names for compound extents."""
+    """The finished program.
+
+    ``results`` are (output name, value); ``derived`` says which of ``sizes`` follow from earlier ones; ``hints`` suggest names for
+    other compound extents.
+    """
+    given = derived or {}
+    constraints = [*constraints, *b.constraints]
     outputs = [_output(b, name, value) for name, value in results]
     body = _drop_dead(tuple(b.body), {o.name for o in outputs})
     written = {v.stmt.buffer for v in visit(body) if isinstance(v.stmt, Store)}
-    tmps = [t for t in b.tmps.values() if t.name in written]
+    body, tmps = _renumber(body, [t for t in b.tmps.values() if t.name in written], b.fixed)
     taken = {x.name for x in (*inputs, *outputs, *tmps)} | set(sizes)
-    derived = _compound(body, [*inputs, *outputs, *tmps], sizes, hints or {}, taken)
+    more = _compound(body, [*inputs, *outputs, *tmps], sizes, hints or {}, taken)
     deepest = max((len(v.loops) for v in visit(body)), default=0) + 1
-    names = loop_names(taken | {n for n, _, _ in derived}, deepest)
-    short = {expr: Size(name) for name, expr, _ in derived}
+    names = loop_names(taken | {n for n, _, _ in more}, deepest)
+    short = {expr: Size(name) for name, expr, _ in more}
     done = tuple(_rename(s, {}, {}, names, short) for s in body)
     program = Program(
         sizes=(),
@@ -42,10 +49,12 @@ def finish(
         tmps=tuple(_reshape(x, short) for x in tmps),
     )
     used = _sizes_used(program)
-    for name, expr, _ in reversed(derived):
+    used |= {name for condition in constraints if free_sizes(condition) & used for name in free_sizes(condition)}
+    for name, expr in reversed([*given.items(), *((n, e) for n, e, _ in more)]):
         if name in used:
             used |= free_sizes(expr)
-    decls = [SizeDecl(n, v) for n, v in sizes.items() if n in used] + [SizeDecl(n, v, e) for n, e, v in derived if n in used]
+    decls = [SizeDecl(n, v, given.get(n)) for n, v in sorted(sizes.items(), key=lambda item: item[0] in given) if n in used]
+    decls += [SizeDecl(n, v, e) for n, e, v in more if n in used]
     kept = tuple(c for c in constraints if free_sizes(c) <= used)
     return program.with_(sizes=tuple(decls), constraints=kept)
 
@@ -57,11 +66,62 @@ def _output(b: Builder, name: str, value: Value) -> Buffer:
         b.body[:] = rename_buffer(tuple(b.body), old.name, name)
         b.renamed[old.name] = name
         return replace(old, name=name)
+    if value.units_of is not None and value.units_of in b.tmps and (whole := _with_units(b, value)) is not None:
+        return _output(b, name, whole)
     target = Buffer(name, value.dtype, tuple(simplify_index(s) for s in value.shape))
     variables, indices = b.axes(value.shape, b.common_factors(value.shape, (value,)))
-    element = map_expr(value.at(indices), lambda e: Load(b.renamed[e.buffer], e.indices, e.type) if isinstance(e, Load) and e.buffer in b.renamed else e)
+    element = map_expr(value.at(indices), lambda e: _moved(b, e))
     b.emit(b.loops(variables, b.store(b.array(target), indices, element)))
     return target
+
+
+def _renumber(body: tuple[Stmt, ...], tmps: list[Buffer], fixed: set[str]) -> tuple[tuple[Stmt, ...], list[Buffer]]:
+    """Close the gaps in the numbers of temporaries (``t``, ``t0``, ``t1``, …) that dead nests and outputs left."""
+    taken = set(fixed) | {t.tmps[0].name for v in visit(body) if isinstance(t := v.stmt, Loop) and t.tmps}
+    out: list[Buffer] = []
+    for tmp in tmps:
+        name = fresh(tmp.name.rstrip("0123456789") or tmp.name, taken)
+        if name != tmp.name:
+            body = rename_buffer(body, tmp.name, name)
+        out.append(replace(tmp, name=name))
+    return body, out
+
+
+def _moved(b: Builder, expr: Expr) -> Expr:
+    """A read of an array as it is now, after it became an output."""
+    if not isinstance(expr, Load):
+        return expr
+    widen = b.widened.get(expr.buffer)
+    return Load(b.renamed.get(expr.buffer, expr.buffer), widen(expr.indices) if widen else expr.indices, expr.type)
+
+
+def _with_units(b: Builder, value: Value) -> Value | None:
+    """Give the array behind ``value`` its dims of extent 1, in the declaration and in every access."""
+    old = b.tmps[value.units_of or ""]
+    places: list[int | None] = []
+    for extent in value.shape:
+        there = sum(p is not None for p in places)
+        places.append(there if there < len(old.shape) and extent == old.shape[there] else None)
+    if sum(p is not None for p in places) != len(old.shape):
+        return None
+
+    def widen(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(ix(0) if p is None else indices[p] for p in places)
+
+    def in_expr(expr: Expr) -> Expr:
+        return map_expr(expr, lambda e: Load(e.buffer, widen(e.indices), e.type) if isinstance(e, Load) and e.buffer == old.name else e)
+
+    def in_stmt(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Store):
+            indices = tuple(map(in_expr, stmt.indices))
+            return replace(stmt, indices=widen(indices) if stmt.buffer == old.name else indices, value=in_expr(stmt.value))
+        inner = tuple(in_stmt(s) for s in stmt.body)
+        return If(in_expr(stmt.cond), inner) if isinstance(stmt, If) else replace(stmt, body=inner)
+
+    b.body[:] = [in_stmt(s) for s in b.body]
+    b.tmps[old.name] = replace(old, shape=value.shape)
+    b.widened[old.name] = widen
+    return b.array(b.tmps[old.name])
 
 
 def _drop_dead(body: tuple[Stmt, ...], live: set[str]) -> tuple[Stmt, ...]:
@@ -77,7 +137,9 @@ def _drop_dead(body: tuple[Stmt, ...], live: set[str]) -> tuple[Stmt, ...]:
     return tuple(reversed(kept))
 
 
-def _compound(body: tuple[Stmt, ...], arrays: Sequence[Buffer], sizes: Mapping[str, int], hints: Mapping[Expr, str], taken: set[str]) -> list[tuple[str, Expr, int]]:
+def _compound(
+    body: tuple[Stmt, ...], arrays: Sequence[Buffer], sizes: Mapping[str, int], hints: Mapping[Expr, str], taken: set[str]
+) -> list[tuple[str, Expr, int]]:
     """(name, expression, value) for each extent that is an expression and is used more than once."""
     count: dict[Expr, int] = {}
     extents = [s for a in arrays for s in a.shape] + [v.stmt.extent for v in visit(body) if isinstance(v.stmt, Loop)]

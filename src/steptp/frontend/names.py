@@ -5,18 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from steptp.ir import OPS, DType, LoopKind, Scope
+from steptp.ir import RESERVED
 
-__all__ = ["RESERVED", "identifier", "fresh", "size_name", "loop_names"]
-
-RESERVED: frozenset[str] = frozenset(
-    {"size", "where", "in", "out", "tmp", "if", "carry", "true", "false", "inf", "nan", "or", "and", "not"}
-    | {row.name for row in OPS.values() if row.name.isidentifier()}
-    | {str(kind) for kind in LoopKind}
-    | {str(scope) for scope in Scope}
-    | {str(dtype) for dtype in DType}
-)
-"""Words with a meaning of their own in LEIR text."""
+__all__ = ["identifier", "fresh", "size_name", "derived_name", "loop_names"]
 
 _BY_RANK: dict[int, tuple[str, ...]] = {1: ("N",), 2: ("N", "K"), 3: ("B", "T", "C"), 4: ("B", "C", "H", "W"), 5: ("B", "C", "D", "H", "W")}
 _POOL = "NMKLPQRSTUVEFGJDXYZA"
@@ -47,6 +38,12 @@ def size_name(rank: int, dim: int, taken: set[str], *, parameter: bool = False) 
             taken.add(name)
             return name
     return fresh("N", taken)
+
+
+def derived_name(rank: int, dim: int, taken: set[str]) -> str:
+    """A name for the extent of a computed dim: ``OH`` and ``OW`` for the positions of windows, else the next free letter."""
+    usual = {(3, 2): "OL", (4, 2): "OH", (4, 3): "OW", (5, 2): "OD", (5, 3): "OH", (5, 4): "OW"}.get((rank, dim))
+    return fresh(usual, taken) if usual is not None and usual not in taken else size_name(0, 0, taken)
 
 
 def loop_names(taken: Iterable[str], count: int) -> Sequence[str]:

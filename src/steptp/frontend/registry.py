@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, Union
 
@@ -37,9 +37,17 @@ from steptp.frontend.builder import Builder
 from steptp.frontend.value import Shape, Value, as_dtype, constant
 from steptp.ir import Const, DType, Expr, const, ix
 
-__all__ = ["rule", "rules", "Call", "Arg", "Result", "RuleFn"]
+__all__ = ["rule", "rules", "Call", "Arg", "SizeNumber", "Result", "RuleFn"]
 
-Arg: TypeAlias = Union[Value, Expr, int, float, bool, str, DType, None, "tuple[Arg, ...]"]
+
+@dataclass(frozen=True, slots=True)
+class SizeNumber:
+    """A real number computed from sizes, such as ``1/sqrt(D)``; ``at(dtype)`` is its expression in a float dtype."""
+
+    at: Callable[[DType], Expr]
+
+
+Arg: TypeAlias = Union[Value, Expr, SizeNumber, int, float, bool, str, DType, "tuple[Arg, ...]", None]
 """An argument: tensors are values, symbolic integers are size expressions, lists are tuples."""
 
 Result: TypeAlias = Union[Value, tuple[Value | None, ...]]
@@ -105,8 +113,12 @@ class Call:
 
     def literal(self, value: Arg, dtype: DType) -> Value:
         """A Python number or symbolic integer as a 0-dim tensor of ``dtype``."""
+        if isinstance(value, SizeNumber):
+            number = value.at(dtype if dtype.is_float else DType.F64)
+            return as_dtype(Value((), number.dtype, lambda _: number), dtype)
         if isinstance(value, Expr):
-            return as_dtype(Value((), value.dtype, lambda _: value), dtype)
+            size: Expr = value
+            return as_dtype(Value((), size.dtype, lambda _: size), dtype)
         if isinstance(value, (bool, int, float)):
             if dtype is DType.BOOL:
                 return constant(const(bool(value), dtype))
@@ -204,7 +216,3 @@ def rules() -> Mapping[str, RuleFn]:
         importlib.import_module(f"steptp.frontend.ops.{found.name}")
     return _RULES
 
-
-def normal_dims(dims: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Dims counted from 0."""
-    return tuple(d + rank if d < 0 else d for d in dims)

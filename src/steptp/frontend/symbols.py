@@ -7,6 +7,7 @@ say two expressions are equal, or that a symbol is divisible, are solved, so tha
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -15,9 +16,9 @@ import sympy
 from torch.utils._sympy import functions as torch_functions
 
 from steptp.errors import FrontendError
-from steptp.ir import DType, Expr, Size, cast, const, ix, op, simplify_index
+from steptp.ir import DType, Expr, Size, cast, const, eval_index, ix, op, simplify_index
 
-__all__ = ["Solution", "solve", "to_index", "to_number", "Unrepresentable"]
+__all__ = ["Extents", "Solution", "solve", "to_index", "to_number", "Unrepresentable"]
 
 _MOD = (torch_functions.Mod, torch_functions.PythonMod)
 
@@ -82,7 +83,12 @@ def solve(guards: Iterable[sympy.Basic], values: Mapping[sympy.Symbol, int]) -> 
 
 def _divisible(found: Solution, top: sympy.Basic, bottom: sympy.Basic, exact: set[tuple[sympy.Basic, sympy.Basic]]) -> None:
     exact.add((top, bottom))
+    if bottom.is_Integer:  # terms that are multiples of the divisor do not matter
+        top = sympy.Add(*(t for t in sympy.Add.make_args(sympy.expand(top)) if t.as_coeff_Mul()[0] % bottom != 0))
     if isinstance(top, sympy.Symbol) and bottom.is_Integer and bottom > 1 and top not in found.by:
+        if found.values[top] == bottom:  # one part: a fixed extent, as the tracer does with 1
+            _bind(found, top, bottom)
+            return
         part = sympy.Symbol(f"{top.name}_{bottom}", integer=True, positive=True)
         found.values[part] = found.values[top] // int(bottom)
         _bind(found, top, bottom * part)
@@ -99,7 +105,7 @@ def _equal(found: Solution, guard: sympy.Eq, exact: set[tuple[sympy.Basic, sympy
         top, bottom = division.args
         if any(found.apply(t) == top and found.apply(b) == bottom for t, b in exact):
             difference = difference.xreplace({division: top / bottom})
-    difference = sympy.expand(difference)
+    difference = _without_common(sympy.expand(difference))
     if difference == 0:
         return
     inside: set[sympy.Basic] = set()
@@ -119,13 +125,23 @@ def _equal(found: Solution, guard: sympy.Eq, exact: set[tuple[sympy.Basic, sympy
         _bind(found, symbol, answer)
 
 
+def _without_common(expr: sympy.Expr) -> sympy.Expr:
+    """A sum without the symbols that all its terms have as a factor (sizes are positive)."""
+    terms = sympy.Add.make_args(expr)
+    common = set.intersection(*(set(sympy.Mul.make_args(t.as_coeff_Mul()[1])) for t in terms)) if expr != 0 else set()
+    for factor in common:
+        if isinstance(factor, sympy.Symbol):
+            expr = sympy.expand(expr / factor)
+    return expr
+
+
 def _keep_conditions(found: Solution, guards: Sequence[sympy.Basic]) -> None:
     for guard in guards:
         now = found.apply(guard)
         if now in (sympy.true, sympy.false) or not isinstance(now, sympy.core.relational.Relational):
             continue
         if isinstance(now, sympy.Eq):
-            if sympy.expand(now.lhs - now.rhs) != 0 and now not in found.conditions:
+            if _without_common(sympy.expand(now.lhs - now.rhs)) != 0 and now not in found.conditions and not _always(now):
                 found.conditions.append(now)
             continue
         difference = sympy.expand(now.lhs - now.rhs)
@@ -137,8 +153,19 @@ def _keep_conditions(found: Solution, guards: Sequence[sympy.Basic]) -> None:
             continue
         if isinstance(now, (sympy.Ge, sympy.Gt)) and all(c > 0 for c, _ in terms) and constant <= 2:
             continue
-        if now not in found.conditions:
+        if now not in found.conditions and not _always(now):
             found.conditions.append(now)
+
+
+def _always(condition: sympy.Basic) -> bool:
+    """Whether a condition holds at 24 fixed assignments of small and large sizes (then it says nothing worth keeping)."""
+    symbols = sorted(condition.free_symbols, key=lambda s: s.name)
+    rng = random.Random(len(symbols))
+    for trial in range(24):
+        top = (3, 12, 100, 100_000)[trial % 4]
+        if condition.xreplace({s: sympy.Integer(rng.randint(1, top)) for s in symbols}) != sympy.true:
+            return False
+    return True
 
 
 def _degree(expr: sympy.Expr) -> int:
@@ -206,3 +233,71 @@ def to_number(expr: sympy.Basic, names: Mapping[sympy.Symbol, str], dtype: DType
     if isinstance(expr, sympy.Mul):
         return reduce(lambda a, b: op("*", a, b), args)
     raise Unrepresentable(expr)
+
+
+class Extents:
+    """Names for free symbols and, as they are met, for compound extents of the graph's tensors.
+
+    A dim such as ``(H-R)//2+1`` becomes one derived size, so that products, sums and divisions of dims stay short.
+    """
+
+    def __init__(self, solution: Solution) -> None:
+        self.solution = solution
+        self.names: dict[sympy.Symbol, str] = {}
+        self.derived: dict[str, Expr] = {}
+        self.values: dict[str, int] = {}
+        self._floors: dict[sympy.Basic, sympy.Expr] = {}
+        self._sums: dict[sympy.Expr, sympy.Symbol] = {}
+
+    def name(self, symbol: sympy.Symbol, name: str) -> None:
+        """Name a free symbol."""
+        self.names[symbol] = name
+        self.values[name] = self.solution.values[symbol]
+
+    def reduced(self, expr: sympy.Basic) -> sympy.Basic:
+        """``expr`` over free symbols and the symbols of derived sizes."""
+        expr = self.solution.apply(expr)
+        for _ in range(12):
+            new = expr.xreplace(self._floors) if self._floors else expr
+            if new == expr:
+                break
+            expr = new
+        if isinstance(expr, sympy.Expr) and self._sums:
+            expr = self._match(sympy.expand(expr))
+        return expr
+
+    def _match(self, expr: sympy.Expr) -> sympy.Expr:
+        if expr in self._sums:
+            return self._sums[expr]
+        if isinstance(expr, sympy.Add) and expr.is_polynomial() and _degree(expr) > 1:
+            return sympy.Mul(*(self._sums.get(f, f) if isinstance(f, sympy.Add) else f for f in sympy.Mul.make_args(sympy.factor(expr))))
+        return expr
+
+    def compound(self, expr: sympy.Basic) -> sympy.Expr | None:
+        """The part of a dim that deserves a size of its own: a sum, or a lone floor division."""
+        reduced = self.reduced(expr)
+        if isinstance(reduced, sympy.Mul):
+            sums = [f for f in reduced.args if isinstance(f, sympy.Add)]
+            return sums[0] if len(sums) == 1 else None
+        return reduced if isinstance(reduced, (sympy.Add, torch_functions.FloorDiv)) else None
+
+    def derive(self, expr: sympy.Expr, name: str) -> None:
+        """Give ``expr`` (from :meth:`compound`) the derived size ``name``."""
+        index = to_index(expr, self.names)
+        symbol = sympy.Symbol(name, integer=True, positive=True)
+        divisions = [t for t in sympy.Add.make_args(expr) if isinstance(t, torch_functions.FloorDiv)]
+        if len(divisions) == 1:
+            self._floors[divisions[0]] = symbol - (expr - divisions[0])
+        else:
+            self._sums[sympy.expand(expr)] = symbol
+        self.names[symbol] = name
+        self.derived[name] = index
+        self.values[name] = eval_index(index, self.values)
+
+    def index(self, expr: sympy.Basic) -> Expr:
+        """The LEIR expression; raises :class:`Unrepresentable`."""
+        return to_index(self.reduced(expr), self.names)
+
+    def number(self, expr: sympy.Basic, dtype: DType) -> Expr:
+        """A real number computed from sizes, as an expression of ``dtype``; raises :class:`Unrepresentable`."""
+        return to_number(self.reduced(expr), self.names, dtype)

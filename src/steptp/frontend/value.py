@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from steptp.ir import Const, DType, Expr, Size, cast, ix, same_index, simplify_index
+from steptp.ir import Const, DType, Expr, cast, eval_index, ix, same_index, simplify_index
+from steptp.ir.walk import free_sizes
 
 __all__ = ["Value", "Indices", "Shape", "as_dtype", "constant", "is_one", "product", "same_shape", "broadcast_to", "flatten_index", "reshape"]
 
@@ -24,6 +25,7 @@ class Value:
     ``at(indices)`` gives the element, an expression of ``dtype``; there is one index per dim. ``buffer`` names the array when
     the value *is* a whole array, element for element. ``factors`` lists, for each dim, the extents it was merged from
     (``view(B, H*W)`` has ``((B,), (H, W))``): nests over such a dim get one loop for each factor, which keeps indices affine.
+    ``units_of`` names the array that this value is but for dims of extent 1.
     """
 
     shape: Shape
@@ -31,6 +33,7 @@ class Value:
     at: Callable[[Indices], Expr]
     buffer: str | None = None
     factors: tuple[Shape, ...] = field(default=())
+    units_of: str | None = None
 
     @property
     def rank(self) -> int:
@@ -52,7 +55,7 @@ class Value:
     def map(self, dtype: DType, change: Callable[[Expr], Expr]) -> Value:
         """Apply ``change`` to every element, inline (no new array)."""
         at = self.at
-        return replace(self, dtype=dtype, at=lambda i: change(at(i)), buffer=None)
+        return replace(self, dtype=dtype, at=lambda i: change(at(i)), buffer=None, units_of=None)
 
 
 def constant(value: Const, shape: Shape = ()) -> Value:
@@ -147,13 +150,10 @@ def _smaller(a: Expr, b: Expr) -> bool:
 
 def _guess(expr: Expr) -> float:
     """A stand-in value of a size expression: sizes count as 64."""
-    from steptp.ir.sizes import eval_index
-    from steptp.ir.walk import free_sizes
-
-    return eval_index(expr, {name: 64 for name in free_sizes(expr)})
+    return eval_index(expr, dict.fromkeys(free_sizes(expr), 64))
 
 
-def reshape(value: Value, shape: Shape, env: dict[str, int] | None = None) -> Value:
+def reshape(value: Value, shape: Shape) -> Value:
     """Row-major reshape as an index map; dims that are kept, merged or split stay recognisable."""
     old = value.shape
     if same_shape(old, shape):
@@ -191,8 +191,3 @@ def _align(parts: list[Expr], wide: list[int], shape: Shape, factors: list[Shape
         found[d] = tuple(taken)
     for d, run in found.items():
         factors[d] = run
-
-
-def size_names(shape: Shape) -> tuple[str, ...]:
-    """Names of the dims that are plain sizes."""
-    return tuple(e.name for e in shape if isinstance(e, Size))

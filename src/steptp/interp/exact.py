@@ -16,9 +16,20 @@ from steptp.interp.scalars import Binary, Scalar, Unary
 from steptp.ir.nodes import Program
 from steptp.ir.types import DType, int_range
 
-__all__ = ["PRECISIONS", "Undecided", "ExactAlgebra", "ExactMachine", "evaluate_exact", "at_rising_precision", "precision", "NeedPrecision", "Same", "compare_exact"]
+__all__ = [
+    "PRECISIONS",
+    "Undecided",
+    "ExactAlgebra",
+    "ExactMachine",
+    "evaluate_exact",
+    "at_rising_precision",
+    "precision",
+    "NeedPrecision",
+    "Same",
+    "compare_exact",
+]
 
-PRECISIONS = (256, 1024)
+PRECISIONS = (256, 1024, 4096, 16384)  # tails such as 1 - tanh(1000) need thousands of bits; hardly any value needs the last step
 T = TypeVar("T")
 _LOCK = threading.RLock()  # python-flint keeps its precision in one global context
 

@@ -203,7 +203,7 @@ class ExprCompiler:
     def offset(self, array: Array, indices: tuple[Expr, ...], scope: Scope) -> IndexCode:
         """Indices → flat offset. Bounds are checked at run time unless the loops' ranges prove them."""
         forms = [affine_of(i, scope, self.sizes) for i in indices]
-        if all(f is not None and 0 <= (r := affine_range(f, scope))[0] and r[1] < n for f, n in zip(forms, array.shape, strict=True)):
+        if all(f is not None and (r := affine_range(f, scope))[0] >= 0 and r[1] < n for f, n in zip(forms, array.shape, strict=True)):
             total: dict[int, int] = {}
             base = 0
             for form, stride in zip(forms, array.strides, strict=True):

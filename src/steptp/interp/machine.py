@@ -63,7 +63,7 @@ class Machine:
                     self._declare(buffer)
         self._compiler = ExprCompiler(algebra, sizes, self._read)
         self._depth = 1 + max((len(v.loops) for v in visit(self.program)), default=0)
-        self._main = _sequence([self._statement(s, Scope()) for s in self.program.body])
+        self._steps = [self._statement(s, Scope()) for s in self.program.body]
         self._fresh = [self.arrays[b.name] for b in (*program.outputs, *program.tmps)]
 
     def run(self, inputs: Mapping[str, list[Scalar]]) -> dict[str, list[Scalar]]:
@@ -75,7 +75,9 @@ class Machine:
             self.arrays[name].data[:] = values
         for array in self._fresh:
             array.data[:] = [None] * len(array.data)
-        self._main([0] * self._depth)
+        env = [0] * self._depth
+        for step in self._steps:
+            step(env)
         found: dict[str, list[Scalar]] = {}
         for buffer in self.program.outputs:
             data = self.arrays[buffer.name].data
@@ -84,6 +86,10 @@ class Machine:
                 raise EvalError("eval-undefined", f"output {buffer.name}: element {hole} (flat) is never written")
             found[buffer.name] = list(data)
         return found
+
+    def step(self, position: int) -> None:
+        """Run one top-level statement of the materialised program on the present contents of :attr:`arrays`."""
+        self._steps[position]([0] * self._depth)
 
     def _declare(self, buffer: Buffer) -> None:
         self.arrays[buffer.name] = Array.blank(buffer.name, buffer.dtype, shape_of(buffer.shape, self.program))

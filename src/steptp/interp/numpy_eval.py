@@ -98,7 +98,8 @@ def _pow(a: float, b: float) -> float:
     try:
         return math.pow(a, b)
     except (OverflowError, ValueError):
-        return float(np.power(np.float64(a), np.float64(b)))
+        with np.errstate(all="ignore"):
+            return float(np.power(np.float64(a), np.float64(b)))
 
 
 _UNARY: dict[str, Unary] = {

@@ -91,7 +91,8 @@ def int_binary(name: str, dtype: DType) -> Binary:
             raise _overflow(name, dtype)
 
         return div
-    return {"%": _mod, "max": max, "min": min}[name]
+    table: dict[str, Binary] = {"%": _mod, "max": max, "min": min}
+    return table[name]
 
 
 def int_unary(name: str, dtype: DType) -> Unary:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from steptp.ir.checks import check, problems
+from steptp.ir.canonical import alpha_equal, canonical, program_hash, shape_hash
+from steptp.ir.checks import CHECKS, check, problems
+from steptp.ir.diff import DiffKind, DiffLine, diff_lines, render_diff
 from steptp.ir.facts import Fact
 from steptp.ir.index import ix, same_index, simplify_cond, simplify_index
 from steptp.ir.lexer import RESERVED, is_name
@@ -42,5 +44,6 @@ __all__ = [
     "Store", "Var", "call", "cast", "const", "identity_of", "op", "select", "OPS", "REDUCERS", "materialize", "reset_plan",
     "eval_index", "eval_size", "rebind", "shape_of", "DType", "LoopKind", "Scope", "Fact", "ix", "same_index",
     "simplify_cond", "simplify_index", "check", "problems", "parse", "parse_expr", "place_of", "print_expr", "print_program",
-    "print_stmt", "RESERVED", "is_name",
+    "print_stmt", "RESERVED", "is_name", "alpha_equal", "canonical", "program_hash", "shape_hash", "CHECKS", "DiffKind", "DiffLine",
+    "diff_lines", "render_diff",
 ]  # fmt: skip

@@ -14,12 +14,12 @@ from typing import NoReturn, TypeAlias, Union
 
 from steptp.errors import LeirError
 from steptp.ir.lexer import Tokens
-from steptp.ir.nodes import Buffer, Cast, Const, Expr, Load, Op, Size, Var, const
+from steptp.ir.nodes import Buffer, Cast, Const, Expr, Load, Op, Size, const
 from steptp.ir.ops import OPS, OpForm, OpRule
 from steptp.ir.printer import print_expr
 from steptp.ir.types import DType, int_range
 
-__all__ = ["ExprParser", "MAX_DEPTH", "suggest", "depth_of"]
+__all__ = ["ExprParser", "MAX_DEPTH", "suggest", "counted", "depth_of"]
 
 MAX_DEPTH = 128
 """Deepest expression tree, in operators, calls and accesses."""
@@ -39,6 +39,8 @@ _TAKES = {
 _GIVES_BOOL = frozenset({OpRule.COMPARE, OpRule.LOGIC, OpRule.TEST})
 _BOOL_CONST = {"true": Const(True, DType.BOOL), "false": Const(False, DType.BOOL)}
 _I64 = DType.I64
+_CHAIN = "comparisons do not chain: write a<b and b<c"
+_LAYOUT = {"newline": "the end of the line", "eof": "the end of the text", "indent": "an indented line", "dedent": "the end of the block"}
 
 
 class _Literal:
@@ -57,7 +59,7 @@ class _Pending:
 
     def __init__(self, name: str, args: tuple[_Node, ...], start: int, end: int) -> None:
         self.name, self.args, self.start, self.end = name, args, start, end
-        self.depth = 1 + max((a.depth for a in args if isinstance(a, _Pending)), default=1)
+        self.depth: int = 1 + max((a.depth for a in args if isinstance(a, _Pending)), default=1)
 
 
 _Open: TypeAlias = Union[_Literal, _Pending]
@@ -66,8 +68,15 @@ _Node: TypeAlias = Union[Expr, _Literal, _Pending]
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """A did-you-mean hint, or nothing."""
-    close = get_close_matches(name, sorted(set(known)), n=1, cutoff=0.5)
+    close = get_close_matches(name, sorted(set(known)), n=1, cutoff=0.6)
     return f"did you mean {close[0]}?" if close else ""
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 index``, ``2 indices``, ``3 arguments``."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {'indices' if noun == 'index' else noun + 's'}"
 
 
 def depth_of(expr: Expr) -> int:
@@ -119,7 +128,7 @@ class ExprParser:
 
     def found(self) -> str:
         kind, text = self.kinds[self.pos], self.texts[self.pos]
-        return {"newline": "the end of the line", "eof": "the end of the text", "indent": "an indented line", "dedent": "the end of the block"}.get(kind, f"'{text}'")
+        return _LAYOUT.get(kind, f"'{text}'")
 
     def expect(self, kind: str, after: str, hint: str = "") -> None:
         if self.kinds[self.pos] != kind:
@@ -230,7 +239,8 @@ class ExprParser:
 
     def _unknown_name(self, text: str, start: int) -> NoReturn:
         if (buffer := self.buffers.get(text)) is not None:
-            self.fail("check-rank", f"{text} is an array: it needs {len(buffer.shape)} indices", start, hint=f"write {text}[{','.join('?' * len(buffer.shape))}]")
+            shown = ",".join("?" * len(buffer.shape))
+            self.fail("check-rank", f"{text} is an array: it needs {counted(len(buffer.shape), 'index')}", start, hint=f"write {text}[{shown}]")
         if text in DTYPES or text in _CALLS:
             self.fail("syntax-expected", f"{text} needs an argument in parentheses", start)
         if text in self.hidden:
@@ -262,8 +272,10 @@ class ExprParser:
                     break
                 self.pos += 1
         self.expect("]", f"the indices of {text}")
+        if self.pos - start > MAX_DEPTH and any(depth_of(i) > MAX_DEPTH for i in indices):
+            self._too_deep(start)
         if len(indices) != len(buffer.shape):
-            self.fail("check-rank", f"{text} has {len(buffer.shape)} dimension(s), but {len(indices)} index(es) stand here", start, self.pos)
+            self.fail("check-rank", f"{text} has {counted(len(buffer.shape), 'dimension')}, but is given {counted(len(indices), 'index')}", start, self.pos)
         return buffer, tuple(indices)
 
     def _access(self, text: str, start: int) -> Expr:
@@ -285,7 +297,7 @@ class ExprParser:
         self.expect(")", f"the arguments of {text}")
         arity = row.arity if row is not None else 1
         if len(args) != arity:
-            self.fail("type-operand", f"{text} takes {arity} argument(s), got {len(args)}", start, self.pos)
+            self.fail("type-operand", f"{text} takes {counted(arity, 'argument')}, got {len(args)}", start, self.pos)
         if row is not None:
             return self._combine(text, tuple(args), start)
         assert dtype is not None
@@ -320,13 +332,15 @@ class ExprParser:
             return made
         if main not in _TAKES[rule]:
             self._refuse(name, main, start, self.pos)
+        if is_open and rule is OpRule.COMPARE and main is DType.BOOL:
+            self.fail("type-operand", f"{name} needs equal dtypes, but one side is bool and the other a number", start, self.pos, _CHAIN)
         nodes = tuple(a if isinstance(a, Expr) else self._resolve(a, main) for a in args) if is_open else args
         return Op(name, nodes, DType.BOOL if rule in _GIVES_BOOL else main)  # type: ignore[arg-type]
 
     def _mismatch(self, name: str, left: Expr, right: Expr, start: int) -> NoReturn:
         hint = f"cast one side, e.g. {left.dtype}({_short(right)})"
         if left.dtype is DType.BOOL and name in ("<", "<=", ">", ">=", "==", "!="):
-            hint = "comparisons do not chain: write a<b and b<c"
+            hint = _CHAIN
         self.fail("type-operand", f"{name} needs equal dtypes, but {_short(left)} is {left.dtype} and {_short(right)} is {right.dtype}", start, self.pos, hint)
 
     def _refuse(self, name: str, dtype: DType, start: int, end: int) -> NoReturn:

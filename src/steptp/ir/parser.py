@@ -8,6 +8,7 @@ from typing import TypeAlias, Union
 
 from steptp.errors import LeirError, Place
 from steptp.ir.checks import check
+from steptp.ir.checks_exprs import MAX_NEST
 from steptp.ir.exprparser import DTYPES, ExprParser, suggest
 from steptp.ir.lexer import MAX_NAME, RESERVED, Tokens, tokenize
 from steptp.ir.nodes import Body, Buffer, Expr, If, Loop, Path, Program, Size, SizeDecl, Stmt, Store, Var
@@ -17,10 +18,7 @@ from steptp.ir.sourcemap import SourceMap
 from steptp.ir.types import DType, LoopKind, Scope
 from steptp.ir.walk import buffer_table
 
-__all__ = ["parse", "parse_expr", "parse_unchecked", "MAX_NEST"]
-
-MAX_NEST = 64
-"""Deepest nest of loops and guards."""
+__all__ = ["parse", "parse_expr", "parse_unchecked", "place_of"]
 
 _LOOPS = {k.value: k for k in LoopKind}
 _SCOPES = {s.value: s for s in Scope if s is not Scope.GLOBAL}
@@ -135,7 +133,8 @@ class _Parser(ExprParser):
         if self.kinds[at] != "name":
             self.fail("syntax-expected", f"expected the name of {what}, found {self.found()}", at)
         if text in self.declared:
-            self.fail("check-name", f"{text} is already declared in line {self.tokens.place(self.declared[text]).line}", at, hint="every name stands for one thing")
+            line = self.tokens.place(self.declared[text]).line
+            self.fail("check-name", f"{text} is already declared in line {line}", at, hint="every name stands for one thing")
         if text in self.names:
             self.fail("check-name", f"{text} is already a loop variable around this place", at)
         assert len(text) <= MAX_NAME
@@ -190,7 +189,8 @@ class _Parser(ExprParser):
                 dtype = stated
                 self.pos += 1
             elif self.kinds[self.pos] == "name":
-                self.fail("type-dtype", f"no dtype named {self.texts[self.pos]}", self.pos, hint=suggest(self.texts[self.pos], DTYPES) or f"dtypes: {', '.join(DTYPES)}")
+                word = self.texts[self.pos]
+                self.fail("type-dtype", f"no dtype named {word}", self.pos, hint=suggest(word, DTYPES) or f"dtypes: {', '.join(DTYPES)}")
             elif dtype is None:
                 self.fail("type-dtype", f"the first declaration of the line must state its dtype: {name}", at, hint=f"write {name} f32[...]")
             out.append(self._declaration(name, dtype))
@@ -318,7 +318,7 @@ class _Parser(ExprParser):
         at = start + carry
         name = self.texts[at]
         if self.kinds[at] != "name" or self.kinds[at + 1] != "[":
-            near = suggest(name, [*_LOOPS, "if", "carry"]) if self.kinds[at] == "name" else ""
+            near = suggest(name, [*_LOOPS, "if", "carry"]) if self.kinds[at] == "name" and len(name) > 1 else ""
             self.pos = at
             self.fail("syntax-expected", f"expected a loop, a guard or a store, found {self.found()}", at, hint=near or _STATEMENT_HINT)
         buffer, indices = self.target(name, at)

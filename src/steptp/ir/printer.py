@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from steptp.ir.nodes import Body, Buffer, Cast, Const, Expr, If, Load, Loop, Op, Path, Program, Size, SizeDecl, Stmt, Store, Var
+from steptp.ir.nodes import Body, Buffer, Cast, Const, Expr, If, Load, Op, Path, Program, Size, SizeDecl, Stmt, Store, Var
 from steptp.ir.ops import OPS, REDUCERS, OpForm, OpRule
 from steptp.ir.types import DType, Scope, literal_text
 
@@ -22,8 +22,11 @@ _Piece = tuple[str, int, bool]  # text, precedence, whether its dtype must come 
 
 
 @lru_cache(maxsize=4096)
-def _literal(key: tuple[str, DType], value: Const) -> str:
-    return literal_text(value.value, value.type)
+def _literal(literal: Const) -> str:
+    try:
+        return literal_text(literal.value, literal.type)
+    except AssertionError:  # not rounded to its dtype: an invalid node, shown as it is
+        return repr(literal.value)
 
 
 def print_expr(expr: Expr, context: DType | None = None) -> str:
@@ -41,7 +44,7 @@ def _piece(expr: Expr) -> _Piece:
     if isinstance(expr, (Var, Size)):
         return expr.name, _ATOM, False
     if isinstance(expr, Const):
-        return _literal((repr(expr.value), expr.type), expr), _ATOM, expr.type is not DType.BOOL
+        return _literal(expr), _ATOM, expr.type is not DType.BOOL
     if isinstance(expr, Load):
         return f"{expr.buffer}[{','.join([_piece(i)[0] for i in expr.indices])}]", _ATOM, False
     if isinstance(expr, Cast):
@@ -52,7 +55,7 @@ def _piece(expr: Expr) -> _Piece:
 
 def _op(name: str, expr: Op, parts: list[_Piece]) -> _Piece:
     if name in _SETS_DTYPE:
-        bare = all([p[2] for p in parts])
+        bare = all(p[2] for p in parts)
     elif name == "select":
         bare = parts[1][2] and parts[2][2]
     else:
@@ -71,7 +74,7 @@ def _op(name: str, expr: Op, parts: list[_Piece]) -> _Piece:
 def _forced(expr: Expr) -> _Piece:
     """Text with the dtype written at the first literal, for an expression of literals only."""
     if isinstance(expr, Const):
-        return f"{expr.type.value}({literal_text(expr.value, expr.type)})", _ATOM, False
+        return f"{expr.type.value}({_literal(expr)})", _ATOM, False
     assert isinstance(expr, Op)
     parts = [_piece(a) for a in expr.args]
     first = 1 if expr.name == "select" else 0
@@ -103,7 +106,7 @@ def _declarations(word: str, buffers: tuple[Buffer, ...]) -> str:
 
 def _store(stmt: Store) -> str:
     target = f"{stmt.buffer}[{','.join([_piece(i)[0] for i in stmt.indices])}]"
-    assign = "=" if stmt.reduce is None else REDUCERS[stmt.reduce].token
+    assign = "=" if stmt.reduce is None else row.token if (row := REDUCERS.get(stmt.reduce)) else f"{stmt.reduce}="
     return f"{'carry ' if stmt.carry else ''}{target} {assign} {_piece(stmt.value)[0]}"
 
 
@@ -113,6 +116,8 @@ def _block(body: Body, level: int, path: Path, out: list[str], lines: dict[Path,
         parts: list[str] = []
         kind = None
         stmt: Stmt = first
+        inner: Body = ()
+        tmps: tuple[Buffer, ...] = ()
         while True:
             lines[here] = len(out) + 1
             if isinstance(stmt, Store):

@@ -122,9 +122,9 @@ def _round_float(value: float, dtype: DType) -> float:
     if dtype is DType.BF16:
         # round a double directly to 8 significant bits (no double rounding through f32), then to f32's range
         mantissa, exponent = math.frexp(value)
-        bits = 8 if exponent > -126 else max(8 - (-125 - exponent), 0)
+        bits = 8 if exponent > -126 else 8 - (-125 - exponent)  # fewer, even below 0, for subnormal results
         scaled = math.ldexp(mantissa, bits)
-        rounded = math.ldexp(float(round(scaled)), exponent - bits)
+        rounded = math.copysign(math.ldexp(float(round(scaled)), exponent - bits), value)
         return math.copysign(math.inf, value) if abs(rounded) > 3.3895313892515355e38 else rounded
     code = "<f" if dtype is DType.F32 else "<e"
     try:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from steptp.errors import internal
+from steptp.ir.lexer import RESERVED
 from steptp.ir.nodes import Body, Buffer, Cast, Expr, If, Load, Loop, Op, Path, Program, Size, Stmt, Store, Var
 
 __all__ = [
@@ -220,12 +221,20 @@ def buffers(program: Program) -> Iterator[Buffer]:
 
 def buffer_table(program: Program) -> dict[str, Buffer]:
     """Buffer name → buffer (names are unique in a program)."""
-    return {b.name: b for b in buffers(program)}
+    cached = program._cache.get("buffer_table")
+    if not isinstance(cached, dict):
+        cached = program._cache["buffer_table"] = {b.name: b for b in buffers(program)}
+    return dict(cached)
 
 
 def declaring_path(program: Program, name: str) -> Path:
     """Path of the loop that declares temporary ``name``; ``()`` for program temporaries and interface tensors."""
-    return next((path for path, b in all_tmps(program) if b.name == name), ())
+    cached = program._cache.get("declaring")
+    if not isinstance(cached, dict):
+        cached = program._cache["declaring"] = {b.name: path for path, b in reversed(list(all_tmps(program)))}
+    found = cached.get(name, ())
+    assert isinstance(found, tuple)
+    return found
 
 
 def used_names(program: Program) -> frozenset[str]:
@@ -235,14 +244,14 @@ def used_names(program: Program) -> frozenset[str]:
 
 
 def fresh_name(stem: str, taken: frozenset[str] | set[str]) -> str:
-    """``stem`` or the first of ``stem0, stem1, …`` that is not taken (trailing digits of ``stem`` are dropped first)."""
-    if stem not in taken:
+    """``stem`` or the first of ``stem0, stem1, …`` that is neither taken nor reserved (trailing digits of ``stem`` are dropped first)."""
+    if stem not in taken and stem not in RESERVED:
         return stem
     base = stem.rstrip("0123456789") or stem
     number = 0
-    while f"{base}{number}" in taken:
+    while (name := f"{base}{number}") in taken or name in RESERVED:  # i8, f16, … are dtypes
         number += 1
-    return f"{base}{number}"
+    return name
 
 
 def drop_unused_tmps(program: Program) -> Program:

@@ -1,8 +1,8 @@
 """Constructors of TIR nodes that never fold constants, so that IEEE corner cases reach LLVM as written.
 
 TVM's overloaded operators and its simplifier rewrite ``x*0`` to 0, ``x-x`` to 0 and ``x == x`` to true. The node
-constructors do not, and the pass list of ``steptp.lower.compile`` leaves the simplifier out. Float literals that TVM folds
-(0, 1, infinities, NaN) are written as reinterpreted bit patterns.
+constructors do not, and the pass list of ``steptp.lower.compile`` leaves the simplifier out. Infinities, NaN and -0.0 are
+written as reinterpreted bit patterns.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 os.environ.setdefault("TVM_BIND_THREADS", "0")  # worker processes share the machine: never pin
+os.environ.setdefault("TVM_NUM_THREADS", str(len(os.sched_getaffinity(0))))  # TVM would halve it on x86, or follow OMP_NUM_THREADS
 
 from tvm import tirx
 from tvm.target import codegen
@@ -24,7 +25,7 @@ Expr: TypeAlias = Any  # TVM's nodes carry no static types
 Stmt: TypeAlias = Any
 
 _IDS: dict[str, int] = {}
-_BITS = {"float32": ("<f", "<I", "uint32"), "float64": ("<d", "<Q", "uint64")}
+_BITS = {"float32": ("<f", "<i", "int32"), "float64": ("<d", "<q", "int64")}
 
 
 def ilit(value: int, dtype: str) -> Expr:
@@ -42,13 +43,10 @@ def reinterpret(dtype: str, value: Expr) -> Expr:
 
 
 def flit(value: float, dtype: str) -> Expr:
-    """A float32 or float64 literal that no TVM pass folds."""
-    if value in (0.0, 1.0) or not math.isfinite(value):
-        code, bits, name = _BITS[dtype]
-        pattern = struct.unpack(bits, struct.pack(code, value))[0]
-        width = 32 if dtype == "float32" else 64
-        signed = pattern - (1 << width) if pattern >> (width - 1) else pattern
-        return reinterpret(dtype, ilit(signed, name.removeprefix("u")))
+    """A float32 or float64 literal with exactly these bits."""
+    if not math.isfinite(value) or (value == 0.0 and math.copysign(1.0, value) < 0):
+        as_float, as_int, name = _BITS[dtype]
+        return reinterpret(dtype, ilit(struct.unpack(as_int, struct.pack(as_float, value))[0], name))
     return tirx.FloatImm(dtype, value)
 
 
@@ -92,16 +90,26 @@ def sequence(stmts: list[Stmt]) -> Stmt:
 
 
 class Binder:
-    """Names for shared sub-expressions; :meth:`close` wraps a result in the ``Let`` nodes."""
+    """Names shared sub-expressions.
 
-    def __init__(self, fresh: Callable[[], str]) -> None:
+    With a list of ``statements`` they become bindings in front of the statement being built; without one (inside a lazily
+    evaluated branch) ``Let`` nodes around the result.
+    """
+
+    def __init__(self, fresh: Callable[[], str], statements: list[Stmt] | None = None) -> None:
         self._fresh = fresh
+        self._statements = statements
         self._bound: list[tuple[Expr, Expr]] = []
 
     def __call__(self, value: Expr, dtype: str) -> Expr:
         """A variable that holds ``value``."""
+        if isinstance(value, (tirx.Var, tirx.FloatImm, tirx.IntImm)):
+            return value
         var = tirx.Var(self._fresh(), dtype)
-        self._bound.append((var, value))
+        if self._statements is None:
+            self._bound.append((var, value))
+        else:
+            self._statements.append(tirx.Bind(var, value))
         return var
 
     def close(self, result: Expr) -> Expr:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_futures
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Generic, TypeVar, cast
+from typing import TypeVar, cast
 
 from steptp.errors import StepTPError, UsageError
-from steptp.measure.workers import PRELOAD, Limits, TaskResult, Worker, WorkerHost, task_path
+from steptp.measure.workers import DEFAULT_LIMITS, PRELOAD, Limits, TaskResult, Worker, WorkerHost, task_path
 
 __all__ = ["Pool", "Progress"]
 
@@ -36,7 +36,7 @@ class _Job:
 
 
 class _Slot(threading.Thread):
-    def __init__(self, pool: Pool[object, object], number: int) -> None:
+    def __init__(self, pool: Pool, number: int) -> None:
         super().__init__(name=f"steptp-slot-{number}", daemon=True)
         self.pool = pool
         self.worker = Worker(pool.host, pool.limits)
@@ -56,21 +56,22 @@ class _Slot(threading.Thread):
             self.worker.stop()
 
 
-class Pool(Generic[T, R]):
+class Pool:
     """``slots`` workers (default: one per core). Use as a context manager; leaving it by an exception kills what runs."""
 
     def __init__(
         self,
         slots: int | None = None,
         *,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        limits: Limits = DEFAULT_LIMITS,
         preload: Sequence[str] = PRELOAD,
         env: Mapping[str, str] | None = None,
     ) -> None:
         count = slots if slots is not None else len(os.sched_getaffinity(0))
         if count < 1:
             raise UsageError("usage-workers", f"a pool needs at least one worker, not {count}")
-        self.limits = limits
+        share = int(0.8 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / count)  # all workers together fit the machine
+        self.limits = replace(limits, memory=min(limits.memory, share)) if limits.memory else limits
         self.host = WorkerHost(preload, env=env)
         self.closed = False
         self._ending = False
@@ -78,7 +79,7 @@ class Pool(Generic[T, R]):
         self._wake = threading.Condition()
         self._anonymous = 0
         self.host.start()
-        self._slots = [_Slot(cast("Pool[object, object]", self), n) for n in range(count)]
+        self._slots = [_Slot(self, n) for n in range(count)]
         for slot in self._slots:
             slot.start()
 
@@ -135,7 +136,7 @@ class Pool(Generic[T, R]):
         timeout: float | None = None,
         window: int | None = None,
         progress: Progress | None = None,
-    ) -> Iterator[tuple[T, TaskResult[R]]]:
+    ) -> Generator[tuple[T, TaskResult[R]], None, None]:
         """(item, result) of every item: in the items' order, or (``ordered=False``) as they finish.
 
         ``items`` may be an endless generator: at most ``window`` (default 8 per worker) are in flight or waiting to be taken.
@@ -186,7 +187,7 @@ class Pool(Generic[T, R]):
         self.closed = True
         self.host.close()
 
-    def __enter__(self) -> Pool[T, R]:
+    def __enter__(self) -> Pool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -2,8 +2,8 @@
 
 A *subject* makes a zero-argument call with buffers of its own at a seeded placement. Every round makes both subjects anew,
 warms up, and takes samples in ABBA or BAAB order, so that drift cancels within a pair and placement averages
-over rounds. One round gives one number, the median of its pairs' log ratios; the interval is Student's over rounds (buffer placement
-is the largest source of error between rounds). Sampling stops when the label is settled, the interval is narrow, or
+over rounds. One round gives one number, the median of its pairs' log ratios; the interval is Student's over rounds, trimmed
+(buffer placement is the largest source of error between rounds). Sampling stops when the label is settled, the interval is narrow, or
 the budget is spent. Times are nanoseconds of one call; ``ratio`` is parent / child, so above 1 the child is faster.
 """
 
@@ -17,12 +17,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Protocol, TypeAlias
 
 from steptp.ir.seeds import derive_seed
-from steptp.measure.stats import mean_interval, median
+from steptp.measure.stats import median, trimmed_interval
 
 __all__ = ["Clock", "Call", "Subject", "TimingOptions", "PairedTiming", "time_pair", "label_of"]
 
 Clock: TypeAlias = Callable[[], int]
 Call: TypeAlias = Callable[[], object]
+
+
+_LONG_NS = 2_000_000
 
 
 class Subject(Protocol):
@@ -36,16 +39,16 @@ class TimingOptions:
     """How to time.
 
     ``sample_ns``: a sample repeats the call until about this long. ``rounds``, ``max_rounds``: fewest and most rounds.
-    ``budget_s``: wall seconds after which no further round starts (once the fewest are done; three rounds when even those would
-    take twice the budget). ``confidence`` of the interval. ``margin``: relative difference that two builds of one program can show
+    ``budget_s``: wall seconds after which no further round starts (once the fewest are done; five rounds when even those would
+    take four times the budget). ``confidence`` of the interval. ``margin``: relative difference that two builds of one program can show
     (:func:`steptp.measure.margin.host_margin`). ``precision``: stop when the interval's half width is below this. ``cache``:
     ``warm`` as the previous call left it, ``cold`` after writing ``flush_bytes``.
     """
 
     sample_ns: int = 200_000
-    rounds: int = 5
-    max_rounds: int = 16
-    pairs: int = 6
+    rounds: int = 8
+    max_rounds: int = 24
+    pairs: int = 4
     budget_s: float = 0.25
     confidence: float = 0.99
     margin: float = 0.05
@@ -128,17 +131,26 @@ def _sample(call: Call, repeats: int, clock: Clock, flush: _Flusher | None) -> f
 
 
 def _calibrate(call: Call, options: TimingOptions, clock: Clock) -> tuple[int, float]:
-    """Repeats of a call that make one sample, and its estimated nanoseconds (the least of a few)."""
-    call()
+    """Repeats of a call that make one sample, and its estimated nanoseconds (the least of a few; one try when it is long)."""
     best, spent, tries = math.inf, 0.0, 0
-    while tries < 2 or (spent < options.sample_ns and tries < 50):
+    while tries < 3 or (spent < options.sample_ns and tries < 50):
         start = clock()
         call()
         took = max(clock() - start, 1)
         best, spent, tries = min(best, took), spent + took, tries + 1
-        if took > 4 * options.sample_ns:
+        if took > _LONG_NS:
             break
     return max(1, math.ceil(options.sample_ns / best)), best
+
+
+def _make(parent: Subject, child: Subject, rng: random.Random) -> tuple[Call, Call]:
+    """Make both calls in random order: the allocator favours one of first and second."""
+    seeds = rng.getrandbits(32), rng.getrandbits(32)
+    if rng.random() < 0.5:
+        first = parent(seeds[0])
+        return first, child(seeds[1])
+    second = child(seeds[1])
+    return parent(seeds[0]), second
 
 
 def time_pair(parent: Subject, child: Subject, options: TimingOptions, clock: Clock = time.perf_counter_ns) -> PairedTiming:
@@ -150,17 +162,17 @@ def time_pair(parent: Subject, child: Subject, options: TimingOptions, clock: Cl
     children: list[float] = []
     sizes: list[int] = []
     logs: list[float] = []
-    repeats, pairs = (1, 1), 0
+    repeats, pairs, pair_ns = (1, 1), 0, 0.0
     stopped = "rounds"
     for number in range(options.max_rounds):
-        calls = parent(rng.getrandbits(32)), child(rng.getrandbits(32))
+        calls = _make(parent, child, rng)
         if number == 0:
             counts = [_calibrate(c, options, clock) for c in calls]
             repeats = counts[0][0], counts[1][0]
             pair_ns = sum(n * t for n, t in counts)
             pairs = max(1, min(options.pairs, int(options.budget_s * 1e9 / options.rounds / pair_ns)))
-        else:
-            for call in calls:
+        elif pair_ns < 2 * _LONG_NS:  # placing the buffers has touched them: long calls need no warm-up
+            for call in calls if rng.random() < 0.5 else calls[::-1]:
                 call()
         first = rng.random() < 0.5
         differences: list[float] = []
@@ -177,7 +189,7 @@ def time_pair(parent: Subject, child: Subject, options: TimingOptions, clock: Cl
         if done:
             stopped = done
             break
-    mean, low, high = mean_interval(logs, options.confidence)
+    mean, low, high = trimmed_interval(logs, options.confidence)
     ratio, ci_low, ci_high = math.exp(mean), math.exp(low), math.exp(min(high, 700.0))
     label = label_of(ci_low, ci_high, options.margin)
     return PairedTiming(
@@ -189,9 +201,9 @@ def time_pair(parent: Subject, child: Subject, options: TimingOptions, clock: Cl
 def _settled(logs: list[float], options: TimingOptions, spent: float) -> str:
     """Why to stop now, or an empty string."""
     if len(logs) < options.rounds:
-        over = len(logs) >= 3 and spent * options.rounds / len(logs) > 2 * options.budget_s and spent > options.budget_s
+        over = len(logs) >= 5 and spent * options.rounds / len(logs) > 4 * options.budget_s and spent > options.budget_s
         return "budget" if over else ""
-    mean, low, high = mean_interval(logs, options.confidence)
+    mean, low, high = trimmed_interval(logs, options.confidence)
     half, edge = 0.5 * (high - low), math.log1p(options.margin)
     if half <= options.precision:
         return "precision"

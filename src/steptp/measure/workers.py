@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import pickle
 import signal
@@ -20,20 +21,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Generic, ParamSpec, TypeVar, cast
+from typing import Generic, ParamSpec, TypedDict, TypeVar, cast
 
 from steptp.errors import UsageError
 from steptp.measure.runner import RawResult
 from steptp.measure.wire import WireClosed, recv_frame, send_frame, wait_readable
 
-__all__ = ["Limits", "TaskResult", "Worker", "WorkerHost", "STATUSES", "PRELOAD", "task_path"]
+__all__ = ["DEFAULT_LIMITS", "Limits", "TaskResult", "Worker", "WorkerHost", "STATUSES", "PRELOAD", "self_test", "task_path"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 STATUSES = ("ok", "error", "crashed", "timeout", "oom", "cancelled")
 PRELOAD = ("numpy", "tvm", "steptp.lower")
-_THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TVM_BIND_THREADS": "0"}
+_THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TVM_BIND_THREADS": "0"}  # forking needs one thread
 _START_S = 120.0
 
 
@@ -50,6 +51,9 @@ class Limits:
     memory: int = 4 << 30
     tasks: int = 256
     grow: int = 512 << 20
+
+
+DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,15 @@ class TaskResult(Generic[R]):
         return self.status == "ok"
 
 
+class _EndRecord(TypedDict, total=False):
+    """What the host process says of an ended worker."""
+
+    status: int
+    reason: str
+    maxrss: int
+    log: str
+
+
 def task_path(function: Callable[..., object]) -> str:
     """``module:name`` of a module-level function; raises :class:`UsageError` ``usage-task`` for anything else."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
@@ -94,7 +107,8 @@ class WorkerHost:
         python: str = sys.executable,
     ) -> None:
         self._setup = {"preload": list(preload), "hide": list(hide)}
-        self._env = {**_THREADS, **(env or {})}
+        threads = str(len(os.sched_getaffinity(0)))  # of compiled parallel loops; TVM would follow OMP_NUM_THREADS
+        self._env = {**_THREADS, "TVM_NUM_THREADS": threads, **(env or {})}
         self._python = python
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -187,7 +201,7 @@ class WorkerHost:
 class Worker:
     """One slot: runs tasks one after another in a forked child. Use from one thread."""
 
-    def __init__(self, host: WorkerHost, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+    def __init__(self, host: WorkerHost, limits: Limits = DEFAULT_LIMITS) -> None:
         self.host, self.limits = host, limits
         self._task: socket.socket | None = None
         self._status: socket.socket | None = None
@@ -281,9 +295,9 @@ class Worker:
         oom = "bad_alloc" in log or "out of memory" in log.lower() or "MemoryError" in log
         return TaskResult("oom" if oom else "crashed", code=code, message=what, traceback=log, rss=record.get("maxrss", 0))
 
-    def _end_record(self, kill: str) -> dict[str, int]:
+    def _end_record(self, kill: str) -> _EndRecord:
         assert self._status is not None
-        record: dict[str, int] = {}
+        record: _EndRecord = {}
         if kill:
             with contextlib.suppress(OSError):
                 self._status.sendall(kill.encode())
@@ -313,10 +327,10 @@ def self_test() -> str:
     """Start a worker, run a task, crash it, run another: a line for people; raises ``RuntimeError`` when isolation does not hold."""
     with WorkerHost(("numpy",)) as host:
         worker = Worker(host, Limits(timeout=20.0, memory=1 << 30))
-        if worker.run("math:factorial", 5).value != 120:
+        if worker.run(math.factorial, 5).value != 120:
             raise RuntimeError("a worker gave a wrong value")
-        crash = worker.run("os:abort")
-        if crash.code != "SIGABRT" or worker.run("math:factorial", 3).value != 6:
+        crash = worker.run(os.abort)
+        if crash.code != "SIGABRT" or worker.run(math.factorial, 3).value != 6:
             raise RuntimeError(f"a crashing task was reported as {crash.status} ({crash.message})")
         worker.stop()
     return "isolated workers"

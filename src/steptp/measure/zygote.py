@@ -21,6 +21,8 @@ import sys
 import time
 from dataclasses import dataclass
 
+from steptp.measure import exclusive
+from steptp.measure.runner import run_tasks
 from steptp.measure.wire import WireClosed, recv_frame, send_frame
 
 __all__ = ["main"]
@@ -118,8 +120,13 @@ class Zygote:
             return False
         request = json.loads(data)
         task, status = (socket.socket(fileno=fd) for fd in fds)
-        log = os.memfd_create("steptp-log")
-        pid = os.fork()
+        try:
+            log = os.memfd_create("steptp-log")
+            pid = os.fork()
+        except OSError:  # no process or descriptor left: the closed sockets tell the caller
+            task.close()
+            status.close()
+            return True
         if pid == 0:
             try:
                 self._become_runner(task, log, request)
@@ -151,9 +158,6 @@ class Zygote:
             os.close(fd)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        from steptp.measure import exclusive
-        from steptp.measure.runner import run_tasks
-
         exclusive.configure(f"/proc/self/fd/{self.locks[0]}", f"/proc/self/fd/{self.locks[1]}")
         for fd in self.locks:
             os.close(fd)

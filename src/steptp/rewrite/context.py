@@ -11,17 +11,23 @@ from steptp.ir.nodes import Expr, If, Loop, Path, Program, Stmt, Store
 from steptp.ir.resets import reset_plan
 from steptp.ir.sizes import eval_index
 from steptp.ir.walk import Visit, buffers, fresh_name, visit
+from steptp.rewrite.base import NotApplicable
 
 if TYPE_CHECKING:
     from steptp.analysis.model import Model
     from steptp.rewrite.legality import Legality
 
-__all__ = ["Context", "path_text"]
+__all__ = ["Context", "path_text", "no_loop"]
 
 
 def path_text(path: Path) -> str:
     """``(0, 1)`` → ``"0.1"``, as in site ids."""
     return ".".join(map(str, path))
+
+
+def no_loop(path: Path) -> NotApplicable:
+    """The refusal of a loop strategy at something that is not a loop."""
+    return NotApplicable("not-a-loop", f"there is no loop at {path_text(path)}" if path else "the site names the whole program, not a loop")
 
 
 class Context:

@@ -40,15 +40,12 @@ class Dep:
     level: int
     masks: tuple[int, ...]
     reduction: bool
+    loops: tuple[Path | None, ...]
+    """Paths (in the program) of the common loops; ``None`` for a loop of a reset's own nest."""
 
     @property
     def buffer(self) -> str:
         return self.source.buffer
-
-    @property
-    def loops(self) -> tuple[Path | None, ...]:
-        """Paths (in the program) of the common loops; ``None`` for a loop of a reset's own nest."""
-        return tuple(loop.origin for loop in self.source.statement.loops[: len(self.masks)])
 
 
 def pure_reduction(st: Statement) -> bool:
@@ -155,17 +152,18 @@ def _between(a: Access, b: Access, model: Model) -> Iterator[Dep]:
     common = common_loops(sa, sb)
     pair = _Pair(a, b, common)
     private = min(model.private_depth(sa, a.buffer), common)
+    loops = tuple(loop.origin for loop in sa.loops[:common])
     reduction = sa is sb and pure_reduction(sa) and a.indices == b.indices
     for level in range(private, common):
         for bit in (POS, NEG):
             masks = pair.refine((ZERO,) * level + (bit,))
             if masks is None:
                 continue
-            yield Dep(a, b, level, masks, reduction) if bit == POS else Dep(b, a, level, _flip(masks), reduction)
+            yield Dep(a, b, level, masks, reduction, loops) if bit == POS else Dep(b, a, level, _flip(masks), reduction, loops)
             if sa is sb and a.indices == b.indices:
                 break  # an access meets itself: the opposite sign is the same pair read backwards
     if sa is not sb and pair.refine((ZERO,) * common) is not None:
-        yield Dep(a, b, common, (ZERO,) * common, reduction)
+        yield Dep(a, b, common, (ZERO,) * common, reduction, loops)
 
 
 class Directions:

@@ -29,7 +29,7 @@ Relation = tuple[int, str]
 """``(k, "=")``, ``(k, "<")`` or ``(k, ">")``: source against sink in common loop ``k``."""
 
 _SIGNS = {"=": ZERO, "<": POS, ">": NEG}
-_KINDS = {(True, False): "reads", (False, True): "overwrites", (True, True): "writes again"}
+_KINDS = {(True, False): "reads", (False, True): "overwrites", (True, True): "writes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,19 @@ class Legality:
                 if loop is not None:
                     out.setdefault(loop, []).append(dep)
         return out
+
+    @cached_property
+    def _through(self) -> dict[Path, list[Dep]]:
+        out: dict[Path, list[Dep]] = {}
+        for dep in self.deps:
+            for loop in dep.loops:
+                if loop is not None:
+                    out.setdefault(loop, []).append(dep)
+        return out
+
+    def through(self, loop: Path) -> Sequence[Dep]:
+        """The possible dependences between instances that the loop at ``loop`` encloses."""
+        return self._through.get(loop, ())
 
     def carried(self, loop: Path, *, reductions: bool = True) -> Witness | None:
         """A dependence that the loop at ``loop`` carries, or ``None``: then its iterations may run in any order or at once.

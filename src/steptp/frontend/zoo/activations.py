@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from steptp.frontend.zoo.spec import Arg, Case, Spec, case, mask, normal, positive, published, w
+from steptp.frontend.zoo.entry import Arg, Case, Spec, case, mask, normal, positive, published, w
 from steptp.ir.types import DType
 
 __all__ = ["SPECS"]
 
-_SHAPES: tuple[tuple[int, ...], ...] = ((3, 7), (128, 384), (512, 4096))
-_HEAVY: tuple[tuple[int, ...], ...] = ((5, 4), (64, 384), (512, 4096))
+_Shapes: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+_SHAPES: _Shapes = ((3, 7), (128, 384), (512, 4096))
+_HEAVY: _Shapes = ((5, 4), (64, 384), (512, 4096))
 
 
 def _pointwise(body: Callable[[Tensor], Tensor], arg: Callable[..., Arg] = normal) -> Callable[..., Case]:
     return lambda n, m: case(lambda x: body(x), arg(n, m))
 
 
-def _row(name: str, body: Callable[[Tensor], Tensor], shapes: tuple[tuple[int, ...], ...] = _HEAVY, pub: str = "", arg: Callable[..., Arg] = normal) -> Spec:
-    return w(name, _pointwise(body, arg), *shapes, published(pub, 16, 16384) if pub else None)
+def _row(name: str, body: Callable[[Tensor], Tensor], shapes: _Shapes = _HEAVY, pub: str = "", arg: Callable[..., Arg] = normal) -> Spec:
+    return w(name, _pointwise(body, arg), *shapes, pub=published(pub, 16, 16384) if pub else None)
 
 
 SPECS: tuple[Spec, ...] = (

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from steptp.frontend.zoo.spec import Arg, Case, Spec, case, causal, mask, net, normal, positive, published, w
+from steptp.frontend.zoo.entry import Arg, Case, Spec, case, causal, mask, net, normal, positive, published, w
 from steptp.ir.types import DType
 
 __all__ = ["SPECS"]
@@ -69,6 +69,10 @@ def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.softmax(_scores(q, k).masked_fill(hide, float("-inf")), -1) @ v
 
 
+def _distance(t: int) -> Tensor:
+    return (torch.arange(t)[None, :] - torch.arange(t)[:, None]).abs().float()
+
+
 def _linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Linear attention with feature map elu(x)+1, no softmax matrix."""
     q, k = F.elu(q) + 1, F.elu(k) + 1
@@ -119,7 +123,7 @@ SPECS: tuple[Spec, ...] = (
     w("softmax_matmul", lambda n, k, m: case(lambda s, v: torch.softmax(s, -1) @ v, normal(n, k), normal(k, m)), (3, 5, 4), (48, 64, 64), (384, 512, 384)),
     w("rotary_embedding", lambda b, h, t, d: case(_rotate, normal(b, h, t, 2 * d), normal(t, d), normal(t, d)), (2, 2, 3, 2), (2, 4, 64, 32), (4, 8, 512, 64)),
     w("attention_alibi", lambda h, t, d: case(
-        lambda q, k, v, slope: torch.softmax(_scores(q, k) - slope[:, None, None] * (torch.arange(t)[None, :] - torch.arange(t)[:, None]).abs().float(), -1) @ v,
+        lambda q, k, v, slope: torch.softmax(_scores(q, k) - slope[:, None, None] * _distance(t), -1) @ v,
         normal(h, t, d), normal(h, t, d), normal(h, t, d), positive(h)),
       (2, 4, 3), (2, 48, 32), (4, 256, 64)),
 )  # fmt: skip

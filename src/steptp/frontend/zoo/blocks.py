@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from steptp.frontend.zoo.spec import Case, Spec, case, ints, net, normal, param, published, positive, unit, w
+from steptp.frontend.zoo.entry import Case, Spec, case, ints, net, normal, param, positive, published, unit, w
 from steptp.ir.types import DType
 
 __all__ = ["SPECS"]
@@ -20,13 +20,14 @@ def _linear(body: Callable[..., Tensor], **shapes: int) -> Callable[..., Case]:
     """A linear layer, then ``body(m, y)``; keyword arguments name further parameters and say their rank (0 or 1)."""
 
     def make(b: int, k: int, n: int) -> Case:
-        extra = {name: param(*(n,) * rank) for name, rank in shapes.items()}
-        return case(net(lambda m, x: body(m, m.lin(x)), lin=nn.Linear(k, n), **extra), normal(b, k))
+        parts: dict[str, nn.Module | nn.Parameter] = {"lin": nn.Linear(k, n)}
+        parts |= {name: param(*(n,) * rank) for name, rank in shapes.items()}
+        return case(net(lambda m, x: body(m, m.lin(x)), **parts), normal(b, k))
 
     return make
 
 
-def _group_norm_tail(act: Callable[[Tensor], Tensor], before: bool = False) -> Callable[..., Case]:
+def _group_norm_tail(act: Callable[[Tensor], Tensor]) -> Callable[..., Case]:
     def make(b: int, k: int, n: int, g: int) -> Case:
         return case(net(lambda m, x: act(m.norm(m.lin(x))), lin=nn.Linear(k, n), norm=nn.GroupNorm(g, n)), normal(b, k))
 
@@ -34,8 +35,8 @@ def _group_norm_tail(act: Callable[[Tensor], Tensor], before: bool = False) -> C
 
 
 def _swish_bias_group_norm(b: int, k: int, n: int, g: int) -> Case:
-    parts = {"lin": nn.Linear(k, n), "bias": param(n), "norm": nn.GroupNorm(g, n)}
-    return case(net(lambda m, x: m.norm(F.silu(m.lin(x)) + m.bias), **parts), normal(b, k))
+    module = net(lambda m, x: m.norm(F.silu(m.lin(x)) + m.bias), lin=nn.Linear(k, n), bias=param(n), norm=nn.GroupNorm(g, n))
+    return case(module, normal(b, k))
 
 
 def _lstm_cell(b: int, k: int, n: int) -> Case:
@@ -120,7 +121,8 @@ SPECS: tuple[Spec, ...] = (
     w("residual_layer_norm", lambda n, d: case(net(lambda m, x, r: m.norm(x + r), norm=nn.LayerNorm(d)), normal(n, d), normal(n, d)),
       (3, 5), (96, 256), (1024, 2048)),
     w("layer_norm_linear", lambda b, k, n: case(nn.Sequential(nn.LayerNorm(k), nn.Linear(k, n)), normal(b, k)), (3, 5, 4), _MINI, _LEVEL1),
-    w("mlp", lambda b, k, h, n: case(nn.Sequential(nn.Linear(k, h), nn.ReLU(), nn.Linear(h, n)), normal(b, k)), (3, 4, 5, 2), (24, 64, 64, 48), (128, 512, 768, 256)),
+    w("mlp", lambda b, k, h, n: case(nn.Sequential(nn.Linear(k, h), nn.ReLU(), nn.Linear(h, n)), normal(b, k)),
+      (3, 4, 5, 2), (24, 64, 64, 48), (128, 512, 768, 256)),
     w("mlp_gelu_residual", lambda b, k, h: case(net(lambda m, x: x + m.down(F.gelu(m.up(x))), up=nn.Linear(k, h), down=nn.Linear(h, k)), normal(b, k)),
       (3, 4, 5), (24, 64, 64), (128, 512, 768)),
     w("mlp_three_layers", lambda b, k: case(nn.Sequential(nn.Linear(k, k), nn.Tanh(), nn.Linear(k, k), nn.Tanh(), nn.Linear(k, k)), normal(b, k)),
@@ -132,7 +134,8 @@ SPECS: tuple[Spec, ...] = (
     w("conv2d_relu_bias", lambda b, c, h, o: case(net(
         lambda m, x: torch.relu(m.conv(x)) + m.bias[:, None, None], conv=nn.Conv2d(c, o, 3), bias=param(o)), normal(b, c, h, h)),
       (2, 2, 5, 3), (1, 8, 16, 8), (4, 16, 56, 24)),
-    w("conv2d_batch_norm_relu", lambda b, c, h, o: case(nn.Sequential(nn.Conv2d(c, o, 3, padding=1, bias=False), nn.BatchNorm2d(o), nn.ReLU()), normal(b, c, h, h)),
+    w("conv2d_batch_norm_relu",
+      lambda b, c, h, o: case(nn.Sequential(nn.Conv2d(c, o, 3, padding=1, bias=False), nn.BatchNorm2d(o), nn.ReLU()), normal(b, c, h, h)),
       (1, 2, 4, 3), (1, 8, 16, 8), (4, 16, 56, 24)),
     w("conv2d_batch_norm_scale", lambda b, c, h, v, o: case(net(
         lambda m, x: F.batch_norm(F.conv2d(x, m.kernel), None, None, m.weight, m.bias, training=True) * m.scale,
@@ -157,7 +160,8 @@ SPECS: tuple[Spec, ...] = (
         lambda m, x: torch.tanh(m.up(x) - m.bias), up=nn.ConvTranspose2d(c, o, 3, stride=2, padding=1), bias=param(o, 1, 1)), normal(b, c, h, h)),
       (1, 2, 3, 2), (1, 8, 10, 8), (2, 16, 32, 24)),
     w("conv3d_divide_max_mean_bias_sum", lambda b, c, d, h, o: case(net(
-        lambda m, x: (F.max_pool3d(F.conv3d(x, m.kernel) / 2.0, 2).mean((2, 3, 4), keepdim=True) + m.bias).sum(1), kernel=param(o, c, 3, 3, 3), bias=param(o, 1, 1, 1)),
+        lambda m, x: (F.max_pool3d(F.conv3d(x, m.kernel) / 2.0, 2).mean((2, 3, 4), keepdim=True) + m.bias).sum(1),
+        kernel=param(o, c, 3, 3, 3), bias=param(o, 1, 1, 1)),
         normal(b, c, d, h, h)),
       (2, 1, 4, 6, 3), (1, 3, 10, 10, 8), (2, 8, 16, 24, 16), published("Conv3d_Divide_Max_GlobalAvgPool_BiasAdd_Sum", 128, 3, 16, 32, 16)),
     w("conv3d_group_norm_mean", lambda b, c, d, h, o, g: case(net(
@@ -172,7 +176,8 @@ SPECS: tuple[Spec, ...] = (
         normal(b, c, d, h, h)),
       (1, 2, 2, 4, 3), (1, 3, 8, 8, 8), (2, 8, 16, 24, 16), published("Conv3d_Max_LogSumExp_ReLU", 128, 3, 16, 32, 16)),
     w("conv3d_four_activations_bias", lambda b, c, d, h, o: case(net(
-        lambda m, x: torch.sigmoid(F.gelu(F.leaky_relu(torch.relu(F.conv3d(x, m.kernel)), 0.01))) + m.bias, kernel=param(o, c, 3, 3, 3), bias=param(o, 1, 1, 1)),
+        lambda m, x: torch.sigmoid(F.gelu(F.leaky_relu(torch.relu(F.conv3d(x, m.kernel)), 0.01))) + m.bias,
+        kernel=param(o, c, 3, 3, 3), bias=param(o, 1, 1, 1)),
         normal(b, c, d, h, h)),
       (1, 2, 4, 4, 3), (1, 3, 8, 8, 8), (2, 8, 16, 24, 16), published("Conv3d_ReLU_LeakyReLU_GELU_Sigmoid_BiasAdd", 128, 3, 16, 32, 16)),
     w("conv3d_softmax_pool_pool", lambda b, c, d, h, o: case(net(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 from torch.nn import functional as F
 
-from steptp.frontend.zoo.spec import Spec, case, net, normal, param, published, w
+from steptp.frontend.zoo.entry import Spec, case, net, normal, param, published, w
 from steptp.ir.types import DType
 
 __all__ = ["SPECS"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from steptp.frontend.zoo.spec import Spec, case, ints, normal, positive, probs, published, signs, unit, w
+from steptp.frontend.zoo.entry import Spec, case, ints, normal, positive, probs, published, signs, unit, w
 
 __all__ = ["SPECS"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from steptp.frontend.zoo.spec import Spec, case, normal, positive, published, w
+from steptp.frontend.zoo.entry import Spec, case, normal, positive, published, w
 from steptp.ir.types import DType
 
 __all__ = ["SPECS"]

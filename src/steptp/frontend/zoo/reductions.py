@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from steptp.frontend.zoo.spec import Arg, Spec, case, ints, mask, normal, published, unit, w
+from steptp.frontend.zoo.entry import Arg, Spec, case, ints, mask, normal, published, unit, w
 from steptp.ir.types import DType
 
 __all__ = ["SPECS"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from steptp.frontend.zoo.spec import Spec, case, mask, normal, unit, w
+from steptp.frontend.zoo.entry import Spec, case, mask, normal, unit, w
 from steptp.ir.types import DType
 
 __all__ = ["SPECS"]
@@ -37,7 +37,9 @@ SPECS: tuple[Spec, ...] = (
     w("prefix_average", lambda n, m: case(lambda x, c: torch.cumsum(x, 1) / c, normal(n, m), unit(m)), (3, 5), _MINI, _LEVEL1),
     w("double_cumsum", lambda n, m: case(lambda x: torch.cumsum(torch.cumsum(x, 0), 1), normal(n, m)), (4, 3), (192, 384), _LEVEL1),
     w("moving_difference", lambda n, m: case(lambda x: x[:, 1:] - x[:, :-1], normal(n, m)), (3, 6), (192, 768), (1024, 4096)),
-    w("three_point_stencil", lambda n, m: case(lambda x: 0.25 * x[:, :-2] + 0.5 * x[:, 1:-1] + 0.25 * x[:, 2:], normal(n, m)), (3, 5), (192, 768), (1024, 4096)),
+    w("three_point_stencil",
+      lambda n, m: case(lambda x: 0.25 * x[:, :-2] + 0.5 * x[:, 1:-1] + 0.25 * x[:, 2:], normal(n, m)),
+      (3, 5), (192, 768), (1024, 4096)),
     w("five_point_stencil",
       lambda n, m: case(lambda x: x[1:-1, :-2] + x[1:-1, 2:] + x[:-2, 1:-1] + x[2:, 1:-1] - 4.0 * x[1:-1, 1:-1], normal(n, m)),
       (5, 4), (256, 384), (2048, 2048)),

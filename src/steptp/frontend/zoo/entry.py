@@ -17,7 +17,7 @@ __all__ = [
     "w", "published", "Preset", "PRESETS", "TORCH_DTYPES", "randomize", "seed_of",
 ]  # fmt: skip
 
-PRESETS = ("tiny", "mini", "level1", "published")
+PRESETS = ("tiny", "mini", "level1", "published", "published_f32")
 TORCH_DTYPES: dict[DType, torch.dtype] = {
     DType.F16: torch.float16, DType.BF16: torch.bfloat16, DType.F32: torch.float32, DType.F64: torch.float64,
     DType.I8: torch.int8, DType.I32: torch.int32, DType.I64: torch.int64, DType.BOOL: torch.bool,
@@ -169,7 +169,7 @@ class Spec:
 
 
 def published(name: str, *dims: int, dtype: DType = DType.F16) -> tuple[str, Preset]:
-    """The ``published`` preset: the workload's published name, its sizes and its dtype."""
+    """The ``published`` preset: the workload's published name, its sizes and its dtype (``published_f32`` has the same sizes in f32)."""
     return name, Preset(dims, dtype)
 
 
@@ -190,7 +190,7 @@ def w(
     if level1:
         presets["level1"] = Preset(level1, dtype)
     if pub:
-        presets["published"] = pub[1]
+        presets |= {"published": pub[1], "published_f32": Preset(pub[1].dims)}
     return Spec(name, make, presets, published=pub[0] if pub else "", mode=mode, tags=tags)
 
 

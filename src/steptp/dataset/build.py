@@ -1,0 +1,305 @@
+"""The build: waves of walks → filters → compiled checks → timings → tables. Every finished piece of work is journaled first.
+
+Which records come out depends on the configuration alone: walks are planned in waves whose quotas follow from earlier waves, and
+everything is taken in the order of the plan, whatever order the workers finish in. Killed at any moment, the same build continues.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from steptp.analysis.host import HostInfo
+from steptp.dataset.config import BuildConfig
+from steptp.dataset.finalize import atomic_write
+from steptp.dataset.journal import FolderLock, Journal
+from steptp.dataset.ledger import Entry, Ledger
+from steptp.dataset.plan import plan_wave
+from steptp.dataset.roots import Root, make_roots
+from steptp.dataset.splits import assign_splits
+from steptp.dataset.stages import PRELOAD, CheckTask, check_step, timing_json, timing_task, verdict_json
+from steptp.dataset.tables import write_dataset
+from steptp.dataset.walk import WalkTask, run_walk
+from steptp.errors import DatasetError
+from steptp.ir.seeds import derive_seed
+from steptp.measure import Limits, Pool, host_block, host_key, host_margin, version_block
+from steptp.verify.isolation import StepTask, check_and_measure, group_of, settle
+
+__all__ = ["BuildResult", "Progress", "run_build", "Journals"]
+
+T = TypeVar("T")
+MAX_BARREN_WAVES = 4
+BUDGET_S = 0.2
+WALK_TIMEOUT_S = 300.0
+
+
+class Progress(Protocol):
+    """Told about stages; the command line shows bars."""
+
+    def stage(self, name: str, total: int, done: int = 0, note: str = "") -> None: ...
+    def say(self, text: str) -> None: ...
+
+
+@dataclass
+class BuildResult:
+    """What a build did. ``seconds``: wall seconds by stage of this run, CPU seconds of workers by stage over all runs."""
+
+    steps: int = 0
+    measured: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Journals:
+    """The journals of one folder. ``walks`` by trajectory, ``checks`` and ``timings`` by step id."""
+
+    roots: Journal
+    walks: Journal
+    checks: Journal
+    timings: Journal
+    again: Journal
+
+    @staticmethod
+    def open(folder: Path) -> Journals:
+        return Journals(*(Journal(folder / f"{name}.jsonl") for name in ("roots", "walks", "checks", "timings", "again")))
+
+    def close(self) -> None:
+        for journal in (self.roots, self.walks, self.checks, self.timings, self.again):
+            journal.close()
+
+
+def run_build(config: BuildConfig, out: Path, *, jobs: int, overwrite: bool = False, progress: Progress) -> BuildResult:
+    """Build (or continue) the dataset in ``out``.
+
+    Raises :class:`DatasetError`: ``dataset-other`` when ``out`` holds another build, ``dataset-foreign`` when it holds something else,
+    ``dataset-locked`` when a build is running there; and the frontend's errors for workloads that cannot be loaded.
+    """
+    _claim(config, out, overwrite)
+    with FolderLock(out / "journal"):
+        journals = Journals.open(out / "journal")
+        try:
+            return _Build(config, out, jobs, journals, progress).run()
+        finally:
+            journals.close()
+
+
+def _claim(config: BuildConfig, out: Path, overwrite: bool) -> None:
+    """Make sure the folder is ours to write."""
+    stamp = out / "journal" / "config.json"
+    if stamp.is_file():
+        if json.loads(stamp.read_text())["identity"] == config.identity:
+            return
+        if not overwrite:
+            raise DatasetError(
+                "dataset-other", f"{out} holds a build with another configuration", hint="choose another --out, or give --overwrite to delete it"
+            )
+    elif out.exists() and any(p.name != "journal" or any(p.iterdir()) for p in out.iterdir()):
+        raise DatasetError("dataset-foreign", f"{out} exists and is no dataset of Step-TP", hint="choose another --out")
+    if stamp.is_file():
+        with FolderLock(out / "journal"):
+            shutil.rmtree(out)
+    atomic_write(stamp, json.dumps({"identity": config.identity, "config": config.model_dump()}, indent=2))
+
+
+class _Build:
+    def __init__(self, config: BuildConfig, out: Path, jobs: int, journals: Journals, progress: Progress) -> None:
+        self.config, self.out, self.jobs, self.journals, self.progress = config, out, jobs, journals, progress
+        self.host = HostInfo.detect()
+        self.result = BuildResult()
+        self._clock = time.monotonic()
+
+    def run(self) -> BuildResult:
+        roots = self._roots()
+        by_hash = {r.hash: r for r in roots}
+        ledger = Ledger(self.config, assign_splits(roots, self.config.seed))
+        limits = Limits(timeout=120.0, memory=3 << 30)
+        with Pool(self.jobs, limits=limits, preload=PRELOAD) as pool:
+            margin = self._margin(pool)
+            self._waves(pool, roots, by_hash, ledger)
+            self._measure(pool, by_hash, ledger, margin)
+        write_dataset(self.out, self.config, ledger, by_hash, self.journals, self._info(ledger, margin), self.host)
+        self._lap("write")
+        self.result.steps = ledger.count()
+        self.result.dropped = dict(ledger.dropped)
+        return self.result
+
+    # stages
+
+    def _roots(self) -> list[Root]:
+        """Load the workloads once; a continued build takes them from the journal, so it needs neither torch nor the user's files."""
+        if "roots" not in self.journals.roots:
+            self.progress.say(f"loading {len(self.config.workloads)} workloads")
+            made = make_roots(self.config.workloads, self.config.variants, self.config.seed)
+            self.journals.roots.append("roots", [r.__dict__ for r in made])
+        self._lap("load")
+        return [Root(**r) for r in self.journals.roots.get("roots")]
+
+    def _margin(self, pool: Pool) -> float:
+        if self.config.measured == 0:
+            return 0.0
+        self.progress.say("measuring this host's own noise")
+        found = host_margin(pool, cache=self.out / "journal" / "margin.json")
+        self.progress.say(f"two builds of one program differ by up to {found.margin:.1%} here (99th percentile of {found.pairs} pairs)")
+        self._lap("margin")
+        return found.margin
+
+    def _waves(self, pool: Pool, roots: list[Root], by_hash: dict[str, Root], ledger: Ledger) -> None:
+        wanted, barren, wave = self.config.steps, 0, 0
+        while (have := ledger.count()) < wanted and barren < MAX_BARREN_WAVES:
+            tasks = plan_wave(self.config, roots, wave, ledger.kept, self.host)
+            self._walk(pool, tasks, wave, have)
+            fresh: list[Entry] = []
+            for task in tasks:
+                walk = self.journals.walks.get(task.key)
+                fresh += ledger.take(task.key, task.key.split("-")[1], walk)
+            self._lap("walk")
+            self._check(pool, fresh, by_hash)
+            for entry in fresh:
+                entry.ok = self.journals.checks.get(entry.id)["verdict"] == "ok"
+            self._lap("check")
+            barren = barren + 1 if ledger.count() - have < max(1, wanted // 200) else 0
+            wave += 1
+        if (have := ledger.count()) < wanted:
+            self.progress.say(f"these workloads gave {have} distinct verified steps, {wanted} were asked for; more workloads, variants or depth give more")
+        self.progress.stage("verified steps", wanted, ledger.count())
+
+    def _walk(self, pool: Pool, tasks: list[WalkTask], wave: int, have: int) -> None:
+        missing = [t for t in tasks if t.key not in self.journals.walks]
+        done = len(tasks) - len(missing)
+        name = f"walks, wave {wave + 1}"
+        self.progress.stage("verified steps", self.config.steps, have)
+        for task, outcome in pool.map(run_walk, missing, ordered=False, timeout=WALK_TIMEOUT_S):
+            entry: dict[str, Any] = (
+                outcome.value if outcome.value is not None else {"steps": [], "programs": {}, "seconds": {}, "failed": f"{outcome.status}: {outcome.message}"}
+            )
+            if not outcome.ok:
+                self.progress.say(f"walk {task.key} ended early: {outcome.status} {outcome.code} {outcome.message.splitlines()[0] if outcome.message else ''}")
+            if outcome.status != "cancelled":
+                self.journals.walks.append(task.key, {**entry, "cpu": outcome.cpu_seconds})
+            done += 1
+            self.progress.stage(name, len(tasks), done)
+
+    def _check(self, pool: Pool, fresh: list[Entry], by_hash: dict[str, Root]) -> None:
+        missing = [e for e in fresh if e.id not in self.journals.checks]
+        done = len(fresh) - len(missing)
+        tasks = self._check_tasks(missing, by_hash)
+        for task, outcome in pool.map(check_step, tasks, ordered=False, group=lambda t: group_of(t.step)):
+            if outcome.status == "cancelled":
+                continue
+            found = outcome.value if outcome.ok else None
+            if found is None:
+                settled = settle(task.step, _Failed(outcome.status, outcome.code, outcome.message, outcome.traceback))
+                if settled is None:
+                    continue
+                found = {**verdict_json(settled), "programs": {}}
+            self.journals.checks.append(task.id, {**found, "cpu": outcome.cpu_seconds})
+            done += 1
+            self.progress.stage("compiled checks", len(fresh), done)
+
+    def _check_tasks(self, entries: Iterable[Entry], by_hash: dict[str, Root]) -> Iterator[CheckTask]:
+        for entry, step, parent, child in self._records(entries):
+            root = by_hash[entry.root].text
+            yield CheckTask(entry.id, entry.root, StepTask(parent=parent, child=child, root=root, exactness=step["exactness"], seed=step["seed"]))
+
+    def _records(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, dict[str, Any], str, str]]:
+        """(entry, step record, parent text, child text), reading each walk once for neighbouring entries."""
+        last, walk = "", {}
+        for entry in entries:
+            if entry.walk != last:
+                last, walk = entry.walk, self.journals.walks.get(entry.walk)
+            yield entry, walk["steps"][entry.index], walk["programs"][entry.parent]["text"], walk["programs"][entry.child]["text"]
+
+    def _measure(self, pool: Pool, by_hash: dict[str, Root], ledger: Ledger, margin: float) -> None:
+        chosen = select_measured(list(ledger.verified()), self.config.measured)
+        self._time(pool, chosen, by_hash, margin, self.journals.timings, "timings", "")
+        best = best_siblings(chosen, lambda e: self.journals.timings.get(e.id))
+        self._time(pool, best, by_hash, margin, self.journals.again, "best siblings again", "again")
+        self.result.measured = len(chosen)
+        self._lap("measure")
+
+    def _time(self, pool: Pool, entries: list[Entry], by_hash: dict[str, Root], margin: float, journal: Journal, name: str, salt: str) -> None:
+        done = sum(e.id in journal for e in entries)
+
+        def tasks() -> Iterator[tuple[str, StepTask[Any]]]:
+            for entry, _, parent, child in self._records(e for e in entries if e.id not in journal):
+                yield entry.id, timing_task(parent, child, by_hash[entry.root].text, derive_seed("timing", salt, entry.id), margin, BUDGET_S)
+
+        for (step_id, _), outcome in pool.map(_timed, tasks(), ordered=False, group=lambda t: group_of(t[1])):
+            if outcome.status == "cancelled":
+                continue
+            entry = {"timing": outcome.value} if outcome.ok else {"timing": None, "failed": f"{outcome.status}: {outcome.message}"}
+            journal.append(step_id, {**entry, "cpu": outcome.cpu_seconds})
+            done += 1
+            self.progress.stage(name, len(entries), done)
+
+    # bookkeeping
+
+    def _info(self, ledger: Ledger, margin: float) -> dict[str, Any]:
+        return {
+            "config": self.config.model_dump(),
+            "identity": self.config.identity,
+            "host": host_block(),
+            "host_key": host_key(),
+            "host_info": self.host.to_dict(),
+            "versions": version_block(),
+            "margin": margin,
+            "dropped": dict(ledger.dropped),
+        }
+
+    def _lap(self, name: str) -> None:
+        now = time.monotonic()
+        self.result.seconds[name] = self.result.seconds.get(name, 0.0) + now - self._clock
+        self._clock = now
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """A worker's end, as :func:`steptp.verify.isolation.settle` reads it."""
+
+    status: str
+    code: str
+    message: str
+    traceback: str
+    value: None = None
+
+
+def _timed(item: tuple[str, StepTask[Any]]) -> dict[str, Any] | None:
+    """Runs in a worker: the JSON form of a timing, ``None`` when the pair cannot be timed."""
+    result = check_and_measure(item[1])
+    return None if result.timing is None else timing_json(result.timing)
+
+
+def select_measured(entries: list[Entry], count: int | None) -> list[Entry]:
+    """Which steps to time: states with siblings first (whole groups, while they fit), then steps in order."""
+    if count is None or count >= len(entries):
+        return entries
+    groups: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        groups[entry.parent].append(entry)
+    chosen: dict[str, Entry] = {}
+    for group in sorted((g for g in groups.values() if any(e.role == "sibling" for e in g)), key=len, reverse=True):
+        if len(chosen) + len(group) <= count:
+            chosen.update((e.id, e) for e in group)
+    for entry in entries:
+        if len(chosen) >= count:
+            break
+        chosen.setdefault(entry.id, entry)
+    return [e for e in entries if e.id in chosen]
+
+
+def best_siblings(entries: list[Entry], timing: Callable[[Entry], Any]) -> list[Entry]:
+    """The best measured step of every state with siblings, to be timed once more on fresh samples (the winner's curse)."""
+    groups: dict[str, list[tuple[float, Entry]]] = defaultdict(list)
+    for entry in entries:
+        found = timing(entry)["timing"]
+        if found is not None:
+            groups[entry.parent].append((found["ratio"], entry))
+    ranked = [max(g, key=lambda item: (item[0], item[1].id))[1] for g in groups.values() if len(g) > 1 and any(e.role == "sibling" for _, e in g)]
+    return ranked

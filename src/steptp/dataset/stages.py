@@ -1,0 +1,90 @@
+"""What runs in the workers: check a step's compiled code, describe its programs, time it. Plain data in and out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+from steptp.dataset.walk import report_json
+from steptp.ir import parse, program_hash, shape_hash
+from steptp.measure.subjects import time_programs
+from steptp.measure.timing import PairedTiming, TimingOptions
+from steptp.verify.isolation import StepResult, StepTask, check_and_measure
+
+__all__ = ["CheckTask", "check_step", "describe", "timing_task", "timing_json", "PRELOAD"]
+
+PRELOAD = (
+    "numpy",
+    "islpy",
+    "flint",
+    "tvm",
+    "steptp.lower",
+    "steptp.verify.tier1",
+    "steptp.verify.tier2",
+    "steptp.verify.tier3",
+    "steptp.verify.tier4",
+    "steptp.dataset.stages",
+)
+
+
+@dataclass(frozen=True)
+class CheckTask:
+    """One admitted step with the texts of its programs; ``id`` and ``root_hash`` are for bookkeeping."""
+
+    id: str
+    root_hash: str
+    step: StepTask[PairedTiming]
+
+
+def check_step(task: CheckTask) -> dict[str, Any]:
+    """Tiers 4 and 5 of a step, and the descriptions of both programs."""
+    result: StepResult[PairedTiming] = check_and_measure(task.step)
+    return {**verdict_json(result), "programs": dict(describe(text) for text in (task.step.parent, task.step.child))}
+
+
+def verdict_json(result: StepResult[PairedTiming]) -> dict[str, Any]:
+    """Verdict, deciding tier, evidence; seconds by tier apart."""
+    verdict = result.verdict
+    return {
+        "verdict": str(verdict.kind),
+        "tier": verdict.tier,
+        "evidence": [report_json(r) for r in verdict.reports],
+        "seconds": {f"tier{r.tier}": r.seconds for r in verdict.reports},
+    }
+
+
+@lru_cache(maxsize=64)
+def describe(text: str) -> tuple[str, Mapping[str, Any]]:
+    """(hash, the columns of ``programs`` that depend on the program alone)."""
+    from steptp.analysis.features import features
+    from steptp.lower import structural_hash
+
+    program = parse(text)
+    f = features(program)
+    return program_hash(program), {
+        "shape_hash": shape_hash(program),
+        "dtype": str(program.outputs[0].dtype),
+        "sizes": json.dumps(program.size_env),
+        "flops": f.flops,
+        "bytes_moved": f.bytes_read + f.bytes_written,
+        "bytes_compulsory": f.compulsory_bytes,
+        "intensity": f.intensity,
+        "instances": f.instances,
+        "parallelism": f.parallelism,
+        "lines": len(text.splitlines()),
+        "tir_hash": structural_hash(program),
+    }
+
+
+def timing_task(parent: str, child: str, root: str, seed: int, margin: float, budget_s: float) -> StepTask[PairedTiming]:
+    """A task that only times two programs which the verifier has accepted."""
+    options = TimingOptions(margin=margin, budget_s=budget_s)
+    return StepTask(parent=parent, child=child, root=root, seed=seed, tiers=(), timer=partial(time_programs, options=options))
+
+
+def timing_json(timing: PairedTiming) -> dict[str, Any]:
+    """The JSON form of a timing with the medians beside the samples."""
+    return {**timing.to_json(), "parent_us": timing.parent_us, "child_us": timing.child_us}

@@ -1,0 +1,136 @@
+"""A workload: a program with its inputs, its reference and where it came from."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steptp.errors import FrontendError
+from steptp.ir import DType, Program, rebind, shape_of
+from steptp.ir.seeds import derive_seed
+
+if TYPE_CHECKING:
+    import torch
+
+    from steptp.frontend.capture import Leaf
+
+__all__ = ["Workload", "InputsMaker", "from_module", "from_program"]
+
+InputsMaker = Callable[[int], Sequence[object]]
+"""Seed → positional example inputs of forward(); seed 0 is the one the module is captured with."""
+
+
+@dataclass(slots=True)
+class Workload:
+    """A named program. ``kind`` is ``module``, ``einsum``, ``zoo`` or ``leir``; ``module`` is ``None`` for ``leir``.
+
+    ``params`` are the values of inputs that are parameters, buffers or constants of the module, by input name; 1- or 0-filled ones are
+    randomised, since a gamma of 1 or a beta of 0 hides a dropped factor. ``mutated`` maps an extra output (``bn_running_mean_out``)
+    to the input whose new value it is. ``source`` is the text the workload was defined by, when known.
+    """
+
+    name: str
+    program: Program
+    kind: str
+    module: torch.nn.Module | None = None
+    params: dict[str, np.ndarray] = field(default_factory=dict)
+    mutated: dict[str, str] = field(default_factory=dict)
+    source: str = ""
+    dynamic: bool = False
+    _leaves: list[Leaf] = field(default_factory=list, repr=False)
+    _make: InputsMaker | None = field(default=None, repr=False)
+
+    def example_inputs(self, seed: int = 0) -> dict[str, np.ndarray]:
+        """Input name → array, parameters included, at the program's sizes (bf16 as float32 arrays of rounded values).
+
+        Seed 0 gives the inputs the module was captured with. Programs without a module get standard normal floats, integers
+        within their declared ranges (0..8 without one) and random bools.
+        """
+        if self._make is None:
+            return _random_inputs(self.program, self.name, seed)
+        from steptp.frontend.tensors import flat_tensors, to_numpy
+
+        feed = iter(flat_tensors(self._make(seed)))
+        out: dict[str, np.ndarray] = {}
+        for leaf in self._leaves:
+            out[leaf.name] = to_numpy(next(feed)) if leaf.kind == "input" else self.params[leaf.name]
+        return out
+
+    def reference(self, inputs: Mapping[str, np.ndarray], dtype: str | None = None) -> dict[str, np.ndarray]:
+        """Outputs by name, computed by the PyTorch module in its own dtypes, or with all floats in f64 (``dtype="f64"``).
+
+        Raises :class:`FrontendError` ``frontend-no-module`` for a workload that has none.
+        """
+        if self.module is None:
+            raise FrontendError("frontend-no-module", f"{self.name} has no PyTorch module to compare with", hint="use steptp.interp.evaluate as the reference")
+        from steptp.frontend.tensors import run_module
+
+        return run_module(self.module, self._leaves, inputs, [o.name for o in self.program.outputs], self.mutated, self._structure(), dtype)
+
+    def at(self, **sizes: int) -> Workload:
+        """The same program at other sizes; inputs are then random and there is no module to compare with."""
+        return replace(self, program=rebind(self.program, sizes), module=None, params={}, _leaves=[], _make=None, kind="leir")
+
+    def _structure(self) -> Sequence[object]:
+        assert self._make is not None
+        return self._make(0)
+
+
+def from_program(program: Program, name: str, source: str = "") -> Workload:
+    """A workload of a LEIR program alone."""
+    return Workload(name, program, "leir", source=source)
+
+
+def from_module(
+    module: torch.nn.Module, make_inputs: InputsMaker, name: str, *, kind: str = "module", source: str = "", sizes: str = "auto", randomise: bool = True
+) -> Workload:
+    """Capture a module. The module keeps its train or eval mode; its parameters are copied, never changed.
+
+    ``sizes`` as in :func:`steptp.frontend.capture.capture`. Raises :class:`FrontendError`.
+    """
+    from steptp.frontend.capture import capture
+    from steptp.frontend.symbols import Unrepresentable
+    from steptp.frontend.tensors import randomised, to_numpy
+    from steptp.frontend.translate import translate
+    from steptp.ir import check
+
+    module = copy.deepcopy(module)
+    if randomise:
+        randomised(module, name)
+    args = tuple(make_inputs(0))
+    captured = capture(module, args, {}, name, sizes=sizes)
+    try:
+        done = translate(captured)
+    except Unrepresentable:  # a size expression without a LEIR form: keep sizes as numbers
+        captured = capture(module, args, {}, name, sizes="static")
+        done = translate(captured)
+    check(done.program)
+    params = {leaf.name: to_numpy(leaf.tensor) for leaf in done.leaves if leaf.kind != "input"}
+    mutated = {out: leaf.name for out, leaf in done.mutated.items()}
+    return Workload(name, done.program, kind, module, params, mutated, source, captured.dynamic, done.leaves, make_inputs)
+
+
+def _random_inputs(program: Program, name: str, seed: int) -> dict[str, np.ndarray]:
+    out: dict[str, np.ndarray] = {}
+    for buffer in program.inputs:
+        rng = np.random.default_rng(derive_seed("inputs", name, seed, buffer.name))
+        shape = shape_of(buffer.shape, program)
+        if buffer.dtype is DType.BOOL:
+            out[buffer.name] = rng.random(shape) < 0.5
+        elif buffer.dtype.is_int:
+            low, high = shape_of(buffer.range, program) if buffer.range else (0, 8)
+            out[buffer.name] = rng.integers(low, max(high, low + 1), shape).astype({DType.I8: np.int8, DType.I32: np.int32}.get(buffer.dtype, np.int64))
+        else:
+            out[buffer.name] = _rounded(rng.standard_normal(shape), buffer.dtype)
+    return out
+
+
+def _rounded(values: np.ndarray, dtype: DType) -> np.ndarray:
+    if dtype is DType.BF16:
+        bits = values.astype(np.float32).view(np.uint32)
+        return ((bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
+    return values.astype({DType.F16: np.float16, DType.F64: np.float64}.get(dtype, np.float32))

@@ -1,0 +1,156 @@
+"""Building programs and calling what was built."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from steptp.ir.nodes import Buffer, Program
+from steptp.ir.sizes import eval_index, shape_of
+from steptp.ir.types import DType
+from steptp.lower.options import BuildError, BuildOptions
+
+__all__ = ["NUMPY", "Built", "aligned", "build", "clear_cache", "from_storage", "to_storage"]
+
+Array = npt.NDArray[Any]
+ALIGNMENT = 64  # bytes; generated code relies on it
+POISON = 0xFF  # floats become NaN, integers -1
+
+NUMPY: dict[DType, type] = {
+    DType.F16: np.float16, DType.BF16: np.uint16, DType.F32: np.float32, DType.F64: np.float64,
+    DType.I8: np.int8, DType.I32: np.int32, DType.I64: np.int64, DType.BOOL: np.bool_,
+}  # fmt: skip
+"""Storage dtype of each element type; bf16 is stored as its upper 16 bits."""
+
+
+def aligned(shape: tuple[int, ...], dtype: type, poison: bool = True) -> Array:
+    """A fresh array on a 64-byte boundary, filled with a poison pattern (bool arrays with true)."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    view = raw[start : start + size]
+    if poison:
+        view.fill(1 if dtype is np.bool_ else POISON)
+    return view.view(dtype).reshape(shape)
+
+
+def to_storage(value: Array, dtype: DType) -> Array:
+    """An array as it is stored: bf16 from float32 (rounded to nearest even) to its upper 16 bits; others unchanged."""
+    if dtype is not DType.BF16:
+        return np.asarray(value, NUMPY[dtype])
+    if value.dtype == np.uint16:
+        return value
+    single = np.asarray(value, np.float32)
+    bits = single.view(np.uint32)
+    rounded = ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16).astype(np.uint16)
+    return np.where(np.isnan(single), np.uint16(0x7FC0), rounded)
+
+
+def from_storage(value: Array, dtype: DType) -> Array:
+    """The inverse of :func:`to_storage`: bf16 as float32."""
+    return (value.astype(np.uint32) << 16).view(np.float32) if dtype is DType.BF16 else value
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A compiled program. ``entry`` takes one data pointer for each input, then each output."""
+
+    program: Program
+    options: BuildOptions
+    module: Any
+    entry: Callable[..., object]
+    threads: int
+
+    @property
+    def interface(self) -> tuple[Buffer, ...]:
+        return (*self.program.inputs, *self.program.outputs)
+
+    def prepare(self, arrays: Sequence[Array]) -> tuple[Any, ...]:
+        """Arguments for :meth:`call` from arrays in storage dtype, inputs then outputs.
+
+        The caller keeps the arrays alive. Raises :class:`BuildError` ``call-shape``, ``call-dtype`` or ``call-layout``
+        (not contiguous, not on a 64-byte boundary).
+        """
+        if len(arrays) != len(self.interface):
+            raise BuildError("call-shape", f"expected {len(self.interface)} arrays, got {len(arrays)}")
+        for buffer, array in zip(self.interface, arrays, strict=True):
+            shape = shape_of(buffer.shape, self.program)
+            if array.shape != shape:
+                raise BuildError("call-shape", f"{buffer.name} has shape {array.shape}, expected {shape}")
+            if array.dtype != NUMPY[buffer.dtype]:
+                raise BuildError("call-dtype", f"{buffer.name} has dtype {array.dtype}, expected {np.dtype(NUMPY[buffer.dtype])}")
+            if array.size and (not array.flags.c_contiguous or array.ctypes.data % ALIGNMENT):
+                raise BuildError("call-layout", f"{buffer.name} must be contiguous and start on a {ALIGNMENT}-byte boundary")
+        return tuple(ctypes.c_void_p(a.ctypes.data) for a in arrays)
+
+    def call(self, arguments: Sequence[Any]) -> None:
+        """One run on prepared arguments; nothing is checked."""
+        self.entry(*arguments)
+
+    def configure(self) -> None:
+        """Size the thread pool for this build; call it before a series of :meth:`call`."""
+        from steptp.lower.compile import limit_threads
+
+        limit_threads(self.threads)
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs by name for inputs by name (bf16 as float32 arrays). Inputs are copied, outputs are fresh.
+
+        Raises :class:`BuildError` ``call-input`` (missing input), ``call-shape``, ``call-range`` (an integer outside its declared range).
+        """
+        arrays = [self._input(b, inputs) for b in self.program.inputs]
+        outputs = [aligned(shape_of(b.shape, self.program), NUMPY[b.dtype]) for b in self.program.outputs]
+        arguments = self.prepare([*arrays, *outputs])
+        self.configure()
+        self.call(arguments)
+        return {b.name: from_storage(a, b.dtype) for b, a in zip(self.program.outputs, outputs, strict=True)}
+
+    def _input(self, buffer: Buffer, inputs: Mapping[str, Array]) -> Array:
+        if buffer.name not in inputs:
+            raise BuildError("call-input", f"input {buffer.name} is missing")
+        shape = shape_of(buffer.shape, self.program)
+        given = to_storage(np.asarray(inputs[buffer.name]), buffer.dtype)
+        if given.shape != shape:
+            raise BuildError("call-shape", f"{buffer.name} has shape {given.shape}, expected {shape}")
+        if buffer.range is not None and given.size:
+            low, high = (eval_index(e, self.program.size_env) for e in buffer.range)
+            if int(given.min()) < low or int(given.max()) >= high:
+                raise BuildError("call-range", f"{buffer.name} has values outside its range {low}..{high}")
+        array = aligned(shape, NUMPY[buffer.dtype], poison=False)
+        array[...] = given
+        return array
+
+
+_CACHE: OrderedDict[tuple[Program, BuildOptions], Built] = OrderedDict()
+_CACHE_LIMIT = 64
+
+
+def clear_cache() -> None:
+    """Forget all builds of this process."""
+    _CACHE.clear()
+
+
+def build(program: Program, options: BuildOptions | None = None) -> Built:
+    """Compile a program for this machine's CPU; the last 64 builds of a process are kept.
+
+    Raises :class:`BuildError` ``build-failed``.
+    """
+    from steptp.lower.compile import compile_program, usable_cpus
+
+    options = options or BuildOptions()
+    key = (program, options)
+    if (known := _CACHE.get(key)) is not None:
+        _CACHE.move_to_end(key)
+        return known
+    module, entry = compile_program(program, options)
+    built = Built(program, options, module, entry, options.threads if options.threads is not None else usable_cpus())
+    _CACHE[key] = built
+    if len(_CACHE) > _CACHE_LIMIT:
+        _CACHE.popitem(last=False)
+    return built

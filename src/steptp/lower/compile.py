@@ -1,0 +1,124 @@
+"""TIR function → machine code: TVM's passes without its simplifier, and an entry that takes plain pointers.
+
+The stock pipeline folds float arithmetic as if NaN and infinities did not exist, and its argument checks cost more build time than
+most kernels. Here only the passes that code generation needs run, and ``steptp.lower.build`` checks arguments in Python.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+from steptp.ir.nodes import Program
+from steptp.ir.types import DType
+from steptp.ir.walk import buffers
+from steptp.lower import nodes as n
+from steptp.lower.options import BuildError, BuildOptions
+from steptp.lower.tir import lower_to_tir
+
+import tvm  # isort: skip
+from tvm.ir import PointerType, PrimType, StringImm  # isort: skip
+
+__all__ = ["compile_program", "full_pipeline", "host_cpu", "limit_threads", "target", "tir_of", "trimmed", "usable_cpus"]
+
+_ARGUMENT_UNION = 15  # TVM's field code for the payload of a packed argument
+
+
+@functools.cache
+def host_cpu() -> str:
+    """LLVM's name of this machine's CPU."""
+    return str(n.codegen.llvm_get_system_cpu())
+
+
+def usable_cpus() -> int:
+    """CPUs that this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+@functools.cache
+def target(opt_level: int = 3) -> Any:
+    """The host as a TVM target."""
+    kind = {"kind": "llvm", "mcpu": host_cpu(), "opt-level": opt_level}
+    return tvm.target.Target(kind, host=tvm.target.Target(kind))
+
+
+@functools.cache
+def _passes(bf16: bool) -> Any:
+    t = n.tirx.transform
+    chain = [t.FlattenBuffer(), t.VectorizeLoop(True), t.UnrollLoop()]
+    if bf16:
+        chain.append(t.BF16StorageLegalize())
+    return tvm.ir.transform.Sequential([*chain, t.LowerTVMBuiltin(), t.LowerIntrin()])
+
+
+@functools.cache
+def full_pipeline(bf16: bool) -> Any:
+    """Passes for a function that checks its arguments (shared libraries)."""
+    t = n.tirx.transform
+    chain = [t.FlattenBuffer(), t.VectorizeLoop(True), t.UnrollLoop(), t.AnnotateEntryFunc(), t.SplitHostDevice(), t.MakePackedAPI()]
+    if bf16:
+        chain.append(t.BF16StorageLegalize())
+    return tvm.ir.transform.Sequential([*chain, t.LowerTVMBuiltin(), t.LowerIntrin()])
+
+
+_threads = 0
+
+
+def limit_threads(count: int) -> None:
+    """Set the size of TVM's thread pool for later calls (process-wide)."""
+    global _threads
+    if count != _threads:
+        tvm.get_global_func("runtime.config_threadpool")(1, count)
+        _threads = count
+
+
+def uses_bf16(program: Program) -> bool:
+    return any(b.dtype is DType.BF16 for b in buffers(program))
+
+
+def tir_of(program: Program, options: BuildOptions) -> Any:
+    """The TIR function that a build with these options compiles."""
+    threads = options.threads if options.threads is not None else usable_cpus()
+    return lower_to_tir(program, fma=options.fma, math=options.math, parallel=threads > 1)
+
+
+def _entry(func: Any) -> Any:
+    """The function with TVM's packed calling convention; every argument is a data pointer and nothing is checked."""
+    opaque = PointerType(PrimType("void"))
+    me, args, result = (n.tirx.Var(name, opaque) for name in ("self_handle", "args", "result"))
+    count = n.tirx.Var("num_args", "int32")
+    stmts = []
+    for position, array in enumerate(func.params):
+        data = n.reinterpret(PointerType(array.ty.dtype, "global"), n.tirx.tvm_struct_get(args, position, _ARGUMENT_UNION, opaque))
+        stmts.append(n.tirx.DeclBuffer(array, data=data))
+    body = func.body
+    for key, value in (("device_type", n.i32(1)), ("device_id", n.i32(0)), ("compute_scope", StringImm("main_compute_"))):
+        body = n.tirx.AttrStmt(StringImm("default"), key, value, body)
+    whole = n.tirx.SeqStmt([*stmts, body, n.tirx.Return(n.i32(0))])
+    entry = n.tirx.PrimFunc([me, args, count, result], whole, ret_type=PrimType("int32"))
+    for key, value in (("global_symbol", "__tvm_ffi_main"), ("tirx.noalias", True), ("calling_conv", 1), ("tirx.is_entry_func", True)):
+        entry = entry.with_attr(key, value)
+    return entry
+
+
+def compile_program(program: Program, options: BuildOptions) -> tuple[Any, Any]:
+    """Compile for the host: the runtime module and its entry function (takes data pointers, inputs then outputs).
+
+    Raises :class:`BuildError` ``build-failed`` with TVM's message.
+    """
+    func = tir_of(program, options)
+    try:
+        goal = target(options.opt_level)
+        module = tvm.IRModule({"main": _entry(func)})
+        module = _passes(uses_bf16(program))(n.tirx.transform.BindTarget(goal)(module))
+        built = tvm.get_global_func("target.build.llvm")(module, goal)
+        return built, built["main"]
+    except (RuntimeError, ValueError, TypeError) as err:  # TVM's InternalError is a RuntimeError
+        raise BuildError("build-failed", trimmed(err), hint="save the program with 'steptp show --leir' and report it") from err
+
+
+def trimmed(err: BaseException) -> str:
+    """The last lines of a TVM message, without its C++ stack."""
+    lines = [line.strip() for line in str(err).splitlines() if line.strip() and not line.lstrip().startswith(("File ", "[bt]", "^", "Stack trace"))]
+    return " ".join(lines[-3:])[:500] or type(err).__name__

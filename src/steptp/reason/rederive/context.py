@@ -1,0 +1,77 @@
+"""What a re-derivation may look at: the two programs, the site, the candidates, the host. Nothing of the strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from steptp.errors import LeirError
+from steptp.ir.nodes import Loop, Path, Program, Stmt
+from steptp.ir.printer import print_program
+from steptp.ir.walk import get
+from steptp.reason.patterns import Claim
+from steptp.reason.rederive.symbolic import Event, Run, run
+
+__all__ = ["CheckContext", "Rederivation", "loop_at"]
+
+Rederivation = Callable[[Claim, "CheckContext"], "str | None"]
+
+
+def loop_at(program: Program, path: Path) -> Loop | None:
+    """The loop at ``path``, or ``None``."""
+    try:
+        found: Stmt = get(program, path)
+    except KeyError:
+        return None
+    return found if isinstance(found, Loop) else None
+
+
+@dataclass
+class CheckContext:
+    """``strategy``, ``path`` and ``params`` are read from the site id."""
+
+    parent: Program
+    child: Program
+    site: str
+    strategy: str
+    path: Path
+    params: Mapping[str, str]
+    candidates: Sequence[str]
+    host: Mapping[str, Any]
+    said: list[Claim] = field(default_factory=list)
+
+    @cached_property
+    def lines(self) -> tuple[list[str], list[str]]:
+        return print_program(self.parent).splitlines(), print_program(self.child).splitlines()
+
+    @cached_property
+    def tiny(self) -> tuple[tuple[Program, Program], ...]:
+        """Both programs at tiny sizes, up to two bindings; loops run at least twice where the sizes allow."""
+        from steptp.verify.bindings import apply_binding, tiny_bindings
+
+        found = sorted(tiny_bindings(self.parent, self.child, limit=8000).found, key=lambda b: b.instances)
+        return tuple((apply_binding(self.parent, b.values), apply_binding(self.child, b.values)) for b in found[-2:])
+
+    def near(self, place: Path) -> bool:
+        """Whether a path speaks of this step: at, above or below the site."""
+        shared = min(len(place), len(self.path))
+        return place[:shared] == self.path[:shared]
+
+    @cached_property
+    def runs(self) -> tuple[tuple[Run, Run, Run, Run], ...]:
+        """For each tiny binding: parent and child in order, parent and child as multisets."""
+        return tuple((run(a), run(b), run(a, ordered=False), run(b, ordered=False)) for a, b in self.tiny)
+
+    def events(self, program: Program) -> list[Event]:
+        out: list[Event] = []
+        run(program, watch=out.append)
+        return out
+
+    def guarded(self, check: Rederivation, claim: Claim) -> str | None:
+        """Run a re-derivation; what cannot be worked out is not supported."""
+        try:
+            return check(claim, self)
+        except (LeirError, KeyError, ValueError, IndexError) as err:
+            return f"cannot be re-derived ({type(err).__name__}: {str(err).splitlines()[0] if str(err) else ''})"

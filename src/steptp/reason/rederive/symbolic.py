@@ -1,0 +1,190 @@
+"""A small symbolic executor: runs a program at tiny sizes on hashes instead of numbers.
+
+Two programs that store equal hashes do the same operations on the same inputs. Accumulations are hashed in order, or (``ordered=False``) as
+multisets of their terms. Touched elements are reported per store, so that conflicts between iterations can be counted out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from steptp.errors import LeirError
+from steptp.ir.nodes import Cast, Const, Expr, If, Load, Loop, Op, Path, Program, Size, Stmt, Store, Var
+from steptp.ir.resets import materialize
+from steptp.ir.sizes import eval_index
+from steptp.ir.walk import buffer_table
+
+__all__ = ["Element", "Event", "Run", "run", "Value"]
+
+Value = int | str
+"""A known integer, or a hash of the operations that make the value."""
+
+Element = tuple[str, tuple[int, ...]]
+_MASK = (1 << 128) - 1
+
+
+def _hash(*parts: object) -> str:
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class Event:
+    """One executed store: its path in the original program, whether it is a reset, loop values, elements touched."""
+
+    path: Path
+    is_reset: bool
+    loops: dict[str, int]
+    reads: tuple[Element, ...]
+    write: Element
+
+
+@dataclass
+class _Multiset:
+    reduce: str
+    base: Value
+    total: int = 0
+    count: int = 0
+
+    def value(self) -> str:
+        return _hash("sum", self.reduce, self.base, self.total, self.count)
+
+
+@dataclass
+class Run:
+    """The history of values of every element, in order of writing (an accumulation counts as one value)."""
+
+    histories: dict[Element, list[Value]] = field(default_factory=dict)
+
+    def of(self, buffer: str) -> dict[Element, list[Value]]:
+        return {e: h for e, h in self.histories.items() if e[0] == buffer}
+
+
+def run(program: Program, *, ordered: bool = True, watch: Callable[[Event], None] | None = None, limit: int = 60_000) -> Run:
+    """Execute ``program`` at its present sizes. Raises :class:`LeirError` ``check-budget`` beyond ``limit`` stores."""
+    return _Executor(program, ordered, watch, limit).run()
+
+
+class _Executor:
+    def __init__(self, program: Program, ordered: bool, watch: Callable[[Event], None] | None, limit: int) -> None:
+        made = materialize(program)
+        self.program, self.origin = made.program, made.origin
+        self.table = buffer_table(program)
+        self.inputs = {b.name: b for b in program.inputs}
+        self.ordered, self.watch, self.left = ordered, watch, limit
+        self.env: dict[str, int] = dict(program.size_env)
+        self.loops: dict[str, int] = {}
+        self.state: dict[Element, Value | _Multiset] = {}
+        self.out = Run()
+        self.reads: list[Element] = []
+
+    def run(self) -> Run:
+        for position, stmt in enumerate(self.program.body):
+            self._stmt(stmt, (position,))
+        self._settle()
+        return self.out
+
+    def _settle(self) -> None:
+        for element, value in self.state.items():
+            if isinstance(value, _Multiset):
+                self.out.histories[element].append(value.value())
+
+    def _stmt(self, stmt: Stmt, path: Path, condition: Value | None = None) -> None:
+        if isinstance(stmt, Store):
+            self._store(stmt, path, condition)
+        elif isinstance(stmt, If):
+            cond = self._value(stmt.cond)
+            if cond != 0:
+                inner = condition if isinstance(cond, int) else cond if condition is None else _hash("and", condition, cond)
+                for n, child in enumerate(stmt.body):
+                    self._stmt(child, (*path, n), inner)
+        else:
+            self._loop(stmt, path, condition)
+
+    def _loop(self, loop: Loop, path: Path, condition: Value | None) -> None:
+        private = {b.name for b in loop.tmps}
+        for turn in range(eval_index(loop.extent, self.env)):
+            self.env[loop.var] = self.loops[loop.var] = turn
+            if private:
+                self.state = {e: v for e, v in self.state.items() if e[0] not in private}
+            for n, child in enumerate(loop.body):
+                self._stmt(child, (*path, n), condition)
+        self.env.pop(loop.var, None)
+        self.loops.pop(loop.var, None)
+
+    def _store(self, store: Store, path: Path, condition: Value | None) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise LeirError("check-budget", "too many stores for symbolic execution")
+        self.reads = []
+        element = (store.buffer, tuple(self._index(i) for i in store.indices))
+        value = self._value(store.value)
+        if condition is not None:
+            value = _hash("if", condition, value)
+        history = self.out.histories.setdefault(element, [])
+        if store.reduce is None:
+            self.state[element] = value
+            history.append(value)
+        else:
+            self._accumulate(element, store.reduce, value, history)
+        if self.watch is not None:
+            source = self.origin[path]
+            reads = tuple(self.reads) + ((element,) if store.reduce is not None else ())
+            self.watch(Event(source.path, source.is_reset, dict(self.loops), reads, element))
+
+    def _accumulate(self, element: Element, reduce: str, value: Value, history: list[Value]) -> None:
+        old = self.state.get(element, "undefined")
+        if self.ordered:
+            before = old.value() if isinstance(old, _Multiset) else old
+            self.state[element] = _hash("acc", reduce, before, value)
+            history.append(self.state[element])  # type: ignore[arg-type]
+            return
+        if not (isinstance(old, _Multiset) and old.reduce == reduce):
+            base = old.value() if isinstance(old, _Multiset) else old
+            old = self.state[element] = _Multiset(reduce, base)
+        old.total = (old.total + int(_hash("term", value), 16)) & _MASK
+        old.count += 1
+
+    def _index(self, expr: Expr) -> int:
+        value = self._value(expr)
+        if not isinstance(value, int):
+            raise LeirError("check-index", "an index that depends on unknown data")
+        return value
+
+    def _read(self, load: Load) -> Value:
+        element = (load.buffer, tuple(self._index(i) for i in load.indices))
+        self.reads.append(element)
+        held = self.state.get(element)
+        if isinstance(held, _Multiset):
+            return held.value()
+        if held is not None:
+            return held
+        source = self.inputs.get(load.buffer)
+        if source is None:
+            return _hash("undefined", *element)
+        if source.range is not None:  # a look-up table: any fixed choice within its range does
+            low, high = (eval_index(r, self.env) for r in source.range)
+            return low + int(_hash(*element), 16) % max(high - low, 1)
+        return _hash("input", *element)
+
+    def _value(self, expr: Expr) -> Value:
+        if isinstance(expr, Const):
+            return int(expr.value) if expr.dtype.is_int or isinstance(expr.value, bool) else _hash("const", repr(expr.value), str(expr.type))
+        if isinstance(expr, (Var, Size)):
+            return self.env[expr.name]
+        if isinstance(expr, Load):
+            return self._read(expr)
+        if isinstance(expr, Cast):
+            return _hash("cast", str(expr.type), self._value(expr.arg))
+        assert isinstance(expr, Op)
+        if expr.name == "select":
+            cond = self._value(expr.args[0])
+            if isinstance(cond, int):
+                return self._value(expr.args[1] if cond else expr.args[2])
+            return _hash("select", cond, self._value(expr.args[1]), self._value(expr.args[2]))
+        args = [self._value(a) for a in expr.args]
+        if all(isinstance(a, int) for a in args):
+            whole = Op(expr.name, tuple(Var(f"a{n}") for n in range(len(args))), expr.type)
+            return eval_index(whole, {f"a{n}": a for n, a in enumerate(args) if isinstance(a, int)})
+        return _hash(expr.name, *args)

@@ -1,0 +1,167 @@
+"""Sentence templates by fact kind: at least two wordings each. Slots are the fact's values."""
+
+from __future__ import annotations
+
+__all__ = ["WORDING"]
+
+WORDING: dict[str, tuple[str, ...]] = {
+    # what dominates
+    "work": (
+        "One run does {operations} floating-point operations on {data} bytes of data, {intensity} operations a byte.",
+        "Per run: {operations} floating-point operations over {data} bytes of data, that is {intensity} per byte.",
+    ),
+    "no_arithmetic": (
+        "One run does no floating-point arithmetic; it stores {stores} elements.",
+        "There is no floating-point arithmetic; a run stores {stores} elements.",
+    ),
+    "dominant": (
+        "Line {line}, `{text}`, does {percent}% of the {unit}.",
+        "{percent}% of the {unit} are in line {line}: `{text}`.",
+    ),
+    "cache_fit": (
+        "The data fits in the {level} cache of {bytes} bytes.",
+        "All data fits in {level} ({bytes} bytes).",
+    ),
+    "cache_exceeded": (
+        "The data exceeds the largest cache, {level} of {bytes} bytes.",
+        "No cache holds the data; the largest, {level}, has {bytes} bytes.",
+    ),
+    "inner_access": (
+        "There, an iteration of the innermost loop {loop} moves `{access}` by {elements} elements.",
+        "Its innermost loop {loop} moves `{access}` by {elements} elements an iteration.",
+    ),
+    # candidates and choice
+    "candidates": (
+        "{total} sites were drawn before choosing: {counts}.",
+        "Before choosing, {total} sites were drawn: {counts}.",
+    ),
+    "choice_balanced_random": (
+        "The walk drew {site} from them at random, with weights that balance the strategies.",
+        "{site} was drawn from them at random; weights balance the strategies.",
+    ),
+    "choice_uniform_within_strategy": (
+        "{site} was drawn evenly within its strategy, to compare siblings.",
+        "To compare siblings, {site} was drawn evenly within its strategy.",
+    ),
+    # effects
+    "statements_change": (
+        "Stores in the text: {before} before, {after} after.",
+        "The text has {before} stores before and {after} after.",
+    ),
+    "operations_change": (
+        "Floating-point operations: {before} before, {after} after.",
+        "Floating-point operations go from {before} to {after}.",
+    ),
+    "accessed_change": (
+        "Bytes accessed: {before} before, {after} after.",
+        "Loads and stores move {before} bytes before and {after} bytes after.",
+    ),
+    "temporaries_change": (
+        "Temporaries: {before} bytes before, {after} bytes after.",
+        "Temporaries take {before} bytes before and {after} bytes after.",
+    ),
+    "expectation": (
+        "Expected: {outcome}, by the rule of {because}.",
+        "By the rule of {because} the run should be {outcome}.",
+    ),
+    # the rewrite
+    "line_becomes": ("Line {line} becomes `{text}`.", "Write line {line} as `{text}`."),
+    "line_goes": ("Line {line} goes.", "Delete line {line}."),
+    "line_comes": ("After line {line} comes `{text}`.", "Insert after line {line}: `{text}`."),
+    # loops
+    "loop_extent": (
+        "Loop {loop} at {at} runs {extent} iterations, its extent is `{text}`.",
+        "The extent of loop {loop} at {at} is `{text}`, that is {extent} iterations.",
+    ),
+    "perfect_nest": (
+        "The loops {loops} are perfectly nested from {at}.",
+        "From {at}, {loops} form a perfect nest.",
+    ),
+    "tile_size": ("The new size {name} is {value}.", "Size {name} = {value} is declared."),
+    "divides": (
+        "{factor} divides {extent}; the header states [{constraint}].",
+        "{extent} is a multiple of {factor}; the header states [{constraint}].",
+    ),
+    "tail_guard": (
+        "{factor} need not divide {extent}: the guard `{cond}` skips {idle} idle iterations.",
+        "The guard `{cond}` skips {idle} idle iterations, so {factor} need not divide {extent}.",
+    ),
+    "tail_peeled": (
+        "{factor} leaves {iterations} of {extent} iterations, which a loop of their own runs.",
+        "Of {extent} iterations, {iterations} remain after tiles of {factor}; a loop of their own runs them.",
+    ),
+    "index_map": ("{loop} becomes `{becomes}`.", "Where the parent has {loop}, the child has `{becomes}`."),
+    "loop_moved": (
+        "Loop {loop} at {at} moves from position {source} to {target}; the nest then reads {order}.",
+        "The nest then reads {order}: loop {loop} at {at} goes from position {source} to {target}.",
+    ),
+    "loop_kind": ("Loop {loop} at {at} turns from {old} to {new}.", "The kind of loop {loop} at {at} changes from {old} to {new}."),
+    "loops_collapsed": (
+        "Loops of {outer} and {inner} iterations become one of {extent}.",
+        "One loop of {extent} iterations replaces loops of {outer} and {inner}.",
+    ),
+    # dependences
+    "carries_no_dependence": (
+        "No iteration of loop {loop} at {at} touches what another one writes.",
+        "Loop {loop} at {at} carries no dependence.",
+    ),
+    "no_order_reversed": (
+        "No two conflicting accesses to {buffers} change their order.",
+        "Conflicting accesses to {buffers} keep their order.",
+    ),
+    "order_kept": (
+        "Every element of {buffer} accumulates ({reduce}) in the same order as before.",
+        "The order of accumulation ({reduce}) into each element of {buffer} is kept.",
+    ),
+    "order_changed": (
+        "Elements of {buffer} accumulate ({reduce}) the same terms in another order.",
+        "The order of accumulation ({reduce}) into {buffer} changes, the terms do not.",
+    ),
+    "order_free": (
+        "The order does not matter for {buffer}: {reduce} on {dtype} gives the same bits in any order.",
+        "{reduce} on {dtype} gives the same bits in any order, so the order for {buffer} does not matter.",
+    ),
+    "independent": (
+        "The statements at {first} and {second} touch no common element that one of them writes; buffers at stake: {shared}.",
+        "Of {shared}, the statements at {first} and {second} touch no common element that one of them writes.",
+    ),
+    "same_header": (
+        "The nests at {first} and {second} run over the same loops {loops}.",
+        "Loops {loops} are the same in the nests at {first} and {second}.",
+    ),
+    "cut": (
+        "The body of loop {loop} at {at} is cut: {front} statements in front, {back} behind.",
+        "After {front} statements the body of loop {loop} at {at} is cut; {back} follow.",
+    ),
+    "expanded": ("The temporary {name} gets {loop} as its outermost dimension.", "Loop {loop} becomes the outermost dimension of the temporary {name}."),
+    # values
+    "never_read": ("Nothing reads {buffer}, which is no output.", "{buffer} is no output, and nothing reads it."),
+    "stores_removed": ("Stores into {buffer} that go: {count}.", "All {count} stores into {buffer} go."),
+    "written_once": ("One plain assignment, at {at}, writes {buffer}.", "{buffer} is written by the assignment at {at} and by nothing else."),
+    "reads_replaced": ("Reads of {buffer} replaced by its expression: {count}.", "The expression of {buffer} replaces {count} reads of it."),
+    "unchanged_between": (
+        "Nothing after {first} and up to {second} writes {buffers}.",
+        "{buffers}: no write after {first} and up to {second}.",
+    ),
+    # cost
+    "parallel_iterations": (
+        "{iterations} iterations of loop {loop} at {at} can run at once.",
+        "Loop {loop} at {at} offers {iterations} iterations that can run at once.",
+    ),
+    "stride": (
+        "Moving loop {loop} at {at} by one moves `{access}` by {elements} elements.",
+        "`{access}` moves by {elements} elements for each iteration of loop {loop} at {at}.",
+    ),
+    "guard_in_vector": (
+        "The guard `{cond}` depends on loop {loop} at {at}, so it is evaluated lane by lane.",
+        "Lane by lane, the guard `{cond}` is evaluated, since it depends on loop {loop} at {at}.",
+    ),
+    "body_copies": ("Unrolling loop {loop} at {at} writes its body {copies} times.", "The body of loop {loop} at {at} is written {copies} times."),
+    # memory
+    "buffer_added": ("The temporary {name} of {elements} {dtype} elements is new.", "A new temporary {name} holds {elements} elements of {dtype}."),
+    "buffer_removed": ("The temporary {name} of {elements} {dtype} elements goes.", "{name} and its {elements} elements of {dtype} are no longer declared."),
+    "partial_accumulators": (
+        "Each element of {buffer} gets {copies} partial accumulators of {terms} terms.",
+        "{copies} partial accumulators of {terms} terms serve each element of {buffer}.",
+    ),
+}

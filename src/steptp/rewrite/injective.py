@@ -1,0 +1,55 @@
+"""Will a resetting accumulation still be valid after a step rewrites the loops that index it?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from steptp.ir.affine import NotAffine, form_of, interval, is_injective
+from steptp.ir.nodes import Expr, Path, Var
+from steptp.ir.walk import declaring_path, free_vars
+from steptp.rewrite.base import NotApplicable
+from steptp.rewrite.context import Context
+
+__all__ = ["reset_index_problem"]
+
+Change = Callable[[Expr, Mapping[str, Expr]], Expr]
+
+
+def reset_index_problem(ctx: Context, replaced: Mapping[Path, Mapping[str, Expr]], change: Change) -> NotApplicable | None:
+    """A resetting accumulation whose new index the validity table could not show to be injective (guards do not count there).
+
+    ``replaced`` gives, for the path of every loop that goes, the loops (variable → extent) that stand for it; ``change`` rewrites an index
+    with the extents around it.
+    """
+    outermost = min(replaced)
+    all_gone = {loop.var for path in replaced if (loop := ctx.loop(path)) is not None}
+    for path, store in ctx.stores_under(outermost):
+        gone = all_gone & frozenset().union(*(free_vars(i) for i in store.indices))
+        if store.reduce is None or store.carry or not gone:
+            continue
+        if _plainly_fine(store.indices, gone):
+            continue
+        extents: dict[str, Expr] = {}
+        for at, loop in ctx.enclosing_loops(path):
+            extents.update(replaced.get(at, {loop.var: loop.extent}))
+        ranges = {v: (0, span[1] - 1) for v, e in extents.items() if (span := interval(e, ctx.env, {})) is not None}
+        indices = [change(i, extents) for i in store.indices]
+        mine = frozenset().union(*(free_vars(i) for i in indices))
+        outside = len(declaring_path(ctx.program, store.buffer))
+        inside = {loop.var for at, loop in ctx.enclosing_loops(path) if len(at) > outside and at not in replaced}
+        new = {v for at, made in replaced.items() if len(at) > outside for v in made}
+        try:
+            fine = is_injective([form_of(i, ctx.env, ranges) for i in indices], [v for v in extents if v in mine and v in inside | new], ranges)
+        except NotAffine:
+            fine = False
+        if not fine:
+            return NotApplicable(
+                "reset-injective",
+                f"{store.buffer} resets, and its new index could not be shown to hit every element once (guards do not count), as a reset needs",
+            )
+    return None
+
+
+def _plainly_fine(indices: tuple[Expr, ...], gone: set[str]) -> bool:
+    """Every variable that goes is an index of its own: ``i0*T+i1`` shows both parts, ``f//M`` and ``f%M`` show ``f``."""
+    return {Var(v) for v in gone} <= set(indices)

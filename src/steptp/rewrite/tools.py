@@ -1,0 +1,249 @@
+"""Building blocks of schedule strategies: substitution, sizes and constraints, instance maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from steptp.ir.facts import Fact
+from steptp.ir.index import ix, poly_of, same_index, simplify_cond, simplify_index
+from steptp.ir.nodes import Body, Expr, If, Loop, Op, Path, Program, Size, SizeDecl, Stmt, Store, Var, op
+from steptp.ir.types import DType
+from steptp.ir.walk import buffers, enclosing, free_sizes, free_vars, loads, stmt_exprs, stores, substitute, visit
+from steptp.rewrite.base import InstanceEntry, InstanceMap
+from steptp.rewrite.exprs import children, with_children
+from steptp.rewrite.fact_kinds import fact
+
+__all__ = [
+    "tidy", "change_body", "divisibility", "tile_sizes", "accumulation_facts", "substitute_body", "add_size", "add_constraint", "quotient", "is_multiple", "fold_multiples", "drop_unused_sizes",
+    "used_sizes", "instance_map", "identity_map", "set_carry", "declares_tmps",
+    "buffers_touched",
+]  # fmt: skip
+
+
+def tidy(expr: Expr, extents: Mapping[str, Expr]) -> Expr:
+    """The expression with its index arithmetic (``i64``, no reads) in canonical form, also inside reads and conditions."""
+    if expr.dtype is DType.I64 and not any(loads(expr)):
+        return simplify_index(expr, extents)
+    below = children(expr)
+    new = tuple(tidy(c, extents) for c in below)
+    return expr if all(a is b for a, b in zip(below, new, strict=True)) else with_children(expr, new)
+
+
+def _tidy_index(expr: Expr, extents: Mapping[str, Expr]) -> Expr:
+    return simplify_index(tidy(expr, extents), extents)
+
+
+def change_body(body: Body, change: Callable[[Expr, Mapping[str, Expr]], Expr], extents: Mapping[str, Expr]) -> Body:
+    """Apply ``change(expression, extents of the loops around it)`` to every whole expression of the statements."""
+
+    def one(stmt: Stmt, around: Mapping[str, Expr]) -> Stmt:
+        if isinstance(stmt, Store):
+            return replace(stmt, indices=tuple(change(i, around) for i in stmt.indices), value=change(stmt.value, around))
+        if isinstance(stmt, If):
+            return If(change(stmt.cond, around), tuple(one(s, around) for s in stmt.body))
+        extent = change(stmt.extent, around)
+        inner = {**around, stmt.var: extent}
+        return replace(stmt, extent=extent, body=tuple(one(s, inner) for s in stmt.body))
+
+    return tuple(one(s, extents) for s in body)
+
+
+def substitute_body(body: Body, by: Mapping[str, Expr], extents: Mapping[str, Expr]) -> Body:
+    """Replace loop variables everywhere in ``body`` and bring the indices that change into canonical form.
+
+    ``extents`` holds the loops around ``body``, new ones included.
+    """
+    names = frozenset(by)
+
+    def change(expr: Expr, around: Mapping[str, Expr]) -> Expr:
+        if not free_vars(expr) & names:
+            return expr
+        new = substitute(expr, by)
+        if new.dtype is DType.BOOL:
+            return simplify_cond(tidy(new, around), around)
+        return _tidy_index(new, around) if new.dtype is DType.I64 and not any(loads(new)) else tidy(new, around)
+
+    return change_body(body, change, extents)
+
+
+# sizes
+
+
+def add_size(program: Program, name: str, value: int) -> Program:
+    """The program with one more free size."""
+    return program.with_(sizes=(*program.sizes, SizeDecl(name, value)))
+
+
+def quotient(program: Program, whole: Expr, part: Expr) -> Expr | None:
+    """``whole//part`` without rest, as far as arithmetic and the header show it: ``H*T0`` by ``T1`` is ``T0*(H//T1)`` where ``H%T1==0``.
+
+    ``None`` when they do not show that ``part`` divides ``whole``.
+    """
+    stated = [w for c in program.constraints if (found := divisibility(c)) is not None for w, p in [found] if same_index(p, part)]
+    if any(same_index(w, whole) for w in stated):
+        return simplify_index(op("//", whole, part))
+    out: Expr = ix(0)
+    for mono, value in poly_of(whole).items():
+        term: Expr = ix(value)
+        owner = next((atom for atom in mono if any(w == atom for w in stated)), None)
+        for atom in mono:
+            if atom is owner:
+                term, owner = op("*", term, op("//", atom, part)), None
+            else:
+                term = op("*", term, atom)
+        if not any(w == atom for w in stated for atom in mono):
+            if simplify_index(op("%", term, part)) != ix(0):
+                return None
+            term = op("//", term, part)
+        out = op("+", out, term)
+    return simplify_index(out)
+
+
+def is_multiple(program: Program, whole: Expr, part: Expr) -> bool:
+    """Whether the header states (or arithmetic shows) that ``part`` divides ``whole``."""
+    return quotient(program, whole, part) is not None
+
+
+def divisibility(cond: Expr) -> tuple[Expr, Expr] | None:
+    """``(whole, part)`` of a constraint ``whole%part==0``."""
+    if isinstance(cond, Op) and cond.name == "==" and cond.args[1] == ix(0):
+        left = cond.args[0]
+        if isinstance(left, Op) and left.name == "%":
+            return left.args[0], left.args[1]
+    return None
+
+
+def tile_sizes(program: Program) -> tuple[str, ...]:
+    """Free sizes that some constraint ``X%T==0`` names as the divisor: the tile sizes in use, in order of appearance."""
+    free = {s.name for s in program.sizes if s.expr is None}
+    parts = [found[1] for c in program.constraints if (found := divisibility(c)) is not None]
+    return tuple(dict.fromkeys(p.name for p in parts if isinstance(p, Size) and p.name in free))
+
+
+def add_constraint(program: Program, whole: Expr, part: Expr) -> Program:
+    """The program with ``whole%part==0`` in its header, unless it already follows."""
+    if is_multiple(program, whole, part):
+        return program
+    return program.with_(constraints=(*program.constraints, op("==", op("%", whole, part), 0)))
+
+
+def fold_multiples(program: Program, expr: Expr) -> Expr:
+    """Use the header: ``N//T*T`` is ``N`` where ``N%T==0``. Canonical form otherwise."""
+    expr = simplify_index(expr)
+    for mono, value in poly_of(expr).items():
+        for atom in mono:
+            if not (isinstance(atom, Op) and atom.name == "//"):
+                continue
+            whole, part = atom.args
+            rest = list(mono)
+            rest.remove(atom)
+            if part in rest and is_multiple(program, whole, part):
+                rest.remove(part)
+                term: Expr = whole
+                old: Expr = op("*", atom, part)
+                for other in rest:
+                    term, old = op("*", term, other), op("*", old, other)
+                return fold_multiples(program, op("+", op("-", expr, op("*", old, value)), op("*", term, value)))
+    return expr
+
+
+def used_sizes(program: Program) -> frozenset[str]:
+    """Sizes that shapes, ranges, statements or derived sizes mention (constraints do not count)."""
+    found: set[str] = set()
+    for buffer in buffers(program):
+        for shape in buffer.shape:
+            found |= free_sizes(shape)
+        for bound in buffer.range or ():
+            found |= free_sizes(bound)
+    for met in visit(program):
+        for expr in stmt_exprs(met.stmt):
+            found |= free_sizes(expr)
+    for size in program.sizes:
+        if size.expr is not None:
+            found |= free_sizes(size.expr)
+    return frozenset(found)
+
+
+def drop_unused_sizes(before: Program, after: Program) -> Program:
+    """Drop the sizes that this step left without a use, with their divisibility constraints.
+
+    Sound because 1 divides everything: for every binding of the other sizes some value of the dropped one satisfies
+    ``X%T==0``, and the program no longer depends on that value.
+    """
+    gone = used_sizes(before) - used_sizes(after)
+    drop: set[str] = set()
+    for name in gone:
+        about = [divisibility(c) for c in after.constraints if name in free_sizes(c)]
+        if all(d is not None and d[1] == Size(name) and name not in free_sizes(d[0]) for d in about):
+            drop.add(name)
+    if not drop:
+        return after
+    return after.with_(
+        sizes=tuple(s for s in after.sizes if s.name not in drop),
+        constraints=tuple(c for c in after.constraints if not free_sizes(c) & drop),
+    )
+
+
+# bodies
+
+
+def set_carry(body: Body, which: Callable[[Store], bool]) -> Body:
+    """Make the accumulations that ``which`` picks carry."""
+
+    def one(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Store):
+            return replace(stmt, carry=True) if stmt.reduce is not None and which(stmt) else stmt
+        return replace(stmt, body=tuple(one(s) for s in stmt.body))
+
+    return tuple(one(s) for s in body)
+
+
+def declares_tmps(body: Body) -> str | None:
+    """A temporary that some loop in ``body`` declares, or ``None``."""
+    return next((s.tmps[0].name for s in (v.stmt for v in visit(body)) if isinstance(s, Loop) and s.tmps), None)
+
+
+def buffers_touched(stmt: Stmt) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of the buffers that a statement tree reads and writes; an accumulation does both."""
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for met in visit((stmt,)):
+        for expr in stmt_exprs(met.stmt):
+            reads.update(e.buffer for e in loads(expr))
+        if isinstance(met.stmt, Store):
+            writes.add(met.stmt.buffer)
+            if met.stmt.reduce is not None:
+                reads.add(met.stmt.buffer)
+    return frozenset(reads), frozenset(writes)
+
+
+# facts
+
+
+def accumulation_facts(stores_in_scope: Iterable[Store]) -> tuple[Fact, ...]:
+    """``order_kept`` for every buffer that these stores accumulate into."""
+    found = dict.fromkeys((s.buffer, s.reduce) for s in stores_in_scope)
+    return tuple(fact("order_kept", "dependence", buffer=b, reduce=r) for b, r in found if r is not None)
+
+
+# instance maps
+
+
+def instance_map(parent: Program, child: Program, back: Callable[[Path], Path], iters: Callable[[Path], Mapping[str, Expr]]) -> InstanceMap:
+    """The map of a schedule step. ``back`` takes a store's path in the child to the parent's.
+
+    ``iters(child path)`` gives the loop variables of the parent that changed; the others keep their names.
+    """
+    entries = []
+    for met in stores(child):
+        source = back(met.path)
+        named = iters(met.path)
+        around = [p.var for p in enclosing(parent, source) if isinstance(p, Loop)]
+        entries.append(InstanceEntry(met.path, source, tuple((v, named.get(v, Var(v))) for v in around)))
+    return InstanceMap(tuple(entries))
+
+
+def identity_map(program: Program) -> InstanceMap:
+    """Every store executes its own instances (steps that change only loop kinds)."""
+    return instance_map(program, program, lambda p: p, lambda _: {})

@@ -1,0 +1,250 @@
+"""Tiny re-bindings of a step: sizes so small that both programs can be evaluated exactly, yet every tile shape occurs.
+
+Both programs share sizes by name; a child may add factors of its own. Three goals are tried: at least two full tiles, two tiles
+and a tail, and a tail only, with distinct primes for sizes that nothing ties together. The search is depth first over
+preferred values with constraints checked as soon as their sizes are known, and its work is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from steptp.errors import LeirError
+from steptp.interp.cost import count_instances
+from steptp.ir.nodes import Const, Expr, Loop, Op, Program, Var
+from steptp.ir.sizes import eval_index, free_size_names, shape_of
+from steptp.ir.walk import buffers, free_sizes, free_vars, stmt_exprs, subexprs, visit
+
+__all__ = ["Binding", "Bindings", "tiny_bindings", "apply_binding", "factor_pairs"]
+
+GOALS = ("full", "tail", "short")
+_PRIMES = ((3, 5, 7, 2, 11, 13), (3, 2, 5, 4), (2, 3), (2, 1))  # plain sizes, in rounds from roomy to cramped
+_FACTORS = ((3, 2, 5, 4), (2, 3, 4), (2,), (2, 1))
+_SQUARES = ((4, 9), (4, 1), (4, 1), (1, 4))
+_MAX_NODES = 800
+_LEAF_NODES = 8  # a complete assignment costs as much as this many partial ones
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Values of free sizes, what they cover (``full``, ``tail``, ``short``), and instances of both programs together."""
+
+    sizes: tuple[tuple[str, int], ...]
+    covers: tuple[str, ...]
+    instances: int
+
+    @property
+    def values(self) -> dict[str, int]:
+        return dict(self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """Distinct bindings, smallest first, and a note on what could not be covered."""
+
+    found: tuple[Binding, ...]
+    note: str
+
+
+def apply_binding(program: Program, values: Mapping[str, int]) -> Program:
+    """``program`` re-bound to those of ``values`` that it has as free sizes; raises as :func:`steptp.ir.rebind`."""
+    from steptp.ir.sizes import rebind
+
+    own = set(free_size_names(program))
+    return rebind(program, {k: v for k, v in values.items() if k in own})
+
+
+def factor_pairs(program: Program) -> set[tuple[str, str | int]]:
+    """(size, factor) pairs where the program divides: ``N//T``, ``N%T``, ``i//T`` with ``i`` below ``N``. A factor is a size or a number."""
+    pairs: set[tuple[str, str | int]] = set()
+    extents: dict[str, frozenset[str]] = {}
+    for met in visit(program):
+        if isinstance(met.stmt, Loop):
+            extents[met.stmt.var] = extents.get(met.stmt.var, frozenset()) | free_sizes(met.stmt.extent)
+    for expr in _all_exprs(program):
+        for part in subexprs(expr):
+            if isinstance(part, Op) and part.name in ("//", "%") and part.type.is_int:
+                top, bottom = part.args
+                names = free_sizes(top).union(*(extents.get(v, frozenset()) for v in free_vars(top)))
+                factors: set[str | int] = set(free_sizes(bottom)) or ({int(bottom.value)} if isinstance(bottom, Const) else set())
+                pairs |= {(n, f) for n in names for f in factors if n != f}
+    return pairs
+
+
+def _all_exprs(program: Program) -> Iterator[Expr]:
+    yield from program.constraints
+    yield from (s.expr for s in program.sizes if s.expr is not None)
+    for buffer in buffers(program):
+        yield from buffer.shape
+    for met in visit(program):
+        yield from stmt_exprs(met.stmt)
+
+
+def _square_sizes(program: Program) -> set[str]:
+    """Sizes under a square root: perfect squares keep it rational, so that ties stay decidable."""
+    return {
+        name
+        for expr in _all_exprs(program)
+        for part in subexprs(expr)
+        if isinstance(part, Op) and part.name in ("sqrt", "rsqrt") and not any(isinstance(e, Var) for e in subexprs(part))
+        for name in free_sizes(part)
+    }
+
+
+class _Search:
+    def __init__(self, programs: tuple[Program, ...], limit: int) -> None:
+        self.programs, self.limit = programs, limit
+        self.real: dict[str, int] = {}
+        self.derived: dict[str, Expr] = {}
+        for program in programs:
+            for decl in program.sizes:
+                if decl.expr is None:
+                    self.real.setdefault(decl.name, decl.value)
+                else:
+                    self.derived.setdefault(decl.name, decl.expr)
+        found = set().union(*(factor_pairs(p) for p in programs))
+        closure = {n: self._roots(n) for n in self.derived}
+        self.pairs: set[tuple[str, str | int]] = {(r, f) for n, f in found for r in closure.get(n, {n}) if r in self.real and r != f}
+        self.factors = {f for _, f in self.pairs if isinstance(f, str)}
+        self.squares = set().union(*(_square_sizes(p) for p in programs))
+        self.numbers = self._pinned()
+        self.order = sorted(self.real, key=self._rank)
+        self.nodes = 0
+        position = {name: n for n, name in enumerate(self.order)}
+        last = {name: max((position[r] for r in roots), default=0) for name, roots in closure.items()}
+        self.derived_below = [[(n, e) for n, e in self.derived.items() if last[n] <= depth] for depth in range(len(self.order))]
+        self.decided_at: list[list[Expr]] = [[] for _ in self.order]
+        for cond in dict.fromkeys(c for p in programs for c in p.constraints):
+            known = [last.get(n, position.get(n, 0)) for n in free_sizes(cond)]
+            if self.order:
+                self.decided_at[max(known, default=0)].append(cond)
+
+    def _roots(self, name: str) -> set[str]:
+        found: set[str] = set()
+        for inner in free_sizes(self.derived[name]):
+            found |= self._roots(inner) if inner in self.derived else {inner}
+        return found
+
+    def _pinned(self) -> dict[str, list[int]]:
+        """Numbers in constraints on each size, as candidates of last resort, and the present value."""
+        extra: dict[str, list[int]] = {name: [] for name in self.real}
+        for program in self.programs:
+            for cond in program.constraints:
+                values = sorted({int(e.value) for e in subexprs(cond) if isinstance(e, Const) and not e.type.is_float})
+                for name in free_sizes(cond) & set(self.real):
+                    extra[name] += [w for v in values for w in (v, v + 1, v - 1, 2 * v) if w > 0]
+        return {name: [*dict.fromkeys([*values, self.real[name]])] for name, values in extra.items()}
+
+    def _rank(self, name: str) -> tuple[int, int]:
+        """Factors before what they divide (inner factors first), then order of declaration."""
+        depth, seen = 0, {name}
+        level = {f for n, f in self.pairs if n == name and isinstance(f, str)}
+        while level - seen:
+            depth += 1
+            seen |= level
+            level = {f for n, f in self.pairs if n in level and isinstance(f, str)}
+        return depth if name not in self.factors else depth - 100, list(self.real).index(name)
+
+    def candidates(self, name: str, goal: str, round_: int, taken: Mapping[str, int]) -> list[int]:
+        steps = [f if isinstance(f, int) else taken[f] for n, f in self.pairs if n == name and (isinstance(f, int) or f in taken)]
+        tile = max((s for s in steps if s > 0), default=0)
+        if tile and goal == "full":
+            first = [2 * tile, 3 * tile, 4 * tile, tile]
+        elif tile and goal == "tail":
+            first = [2 * tile + 1, 2 * tile + tile - 1, 3 * tile + 1, 2 * tile, tile]
+        elif tile:
+            first = [max(tile - 1, 1), 1, tile, 2 * tile]
+        elif name in self.squares:
+            first = list(_SQUARES[round_])
+        else:
+            first = list((_FACTORS if name in self.factors else _PRIMES)[round_])
+            first.sort(key=lambda v: v in taken.values())  # distinct sizes get distinct values while they last
+        return [*dict.fromkeys([*first, *self.numbers[name]])]
+
+    def solve(self, goal: str, round_: int) -> dict[str, int] | None:
+        """The first assignment that satisfies everything within the limit on instances."""
+        self.nodes = 0
+        return self._descend(0, {}, goal, round_)
+
+    def _descend(self, depth: int, taken: dict[str, int], goal: str, round_: int) -> dict[str, int] | None:
+        if depth == len(self.order):
+            self.nodes += _LEAF_NODES
+            return dict(taken) if self.instances(taken) is not None else None
+        name = self.order[depth]
+        for value in self.candidates(name, goal, round_, taken):
+            self.nodes += 1
+            if self.nodes > _MAX_NODES:
+                return None
+            taken[name] = value
+            if self._consistent(depth, taken) and (found := self._descend(depth + 1, taken, goal, round_)) is not None:
+                return found
+            del taken[name]
+        return None
+
+    def _consistent(self, depth: int, taken: Mapping[str, int]) -> bool:
+        """Whether what the size at ``depth`` decides holds: constraints, and derived sizes of at least 1."""
+        env = dict(taken)
+        try:
+            for name, expr in self.derived_below[depth]:
+                env[name] = eval_index(expr, env)
+                if env[name] < 1:
+                    return False
+            return all(eval_index(cond, env) for cond in self.decided_at[depth])
+        except LeirError:
+            return False
+
+    def instances(self, values: Mapping[str, int]) -> int | None:
+        """Instances of all programs, or ``None``: too many, or the programs' interfaces do not agree at these sizes."""
+        total, shapes = 0, []
+        for program in self.programs:
+            try:
+                bound = apply_binding(program, values)
+                shapes.append([(b.name, shape_of(b.shape, bound)) for b in (*bound.inputs, *bound.outputs)])
+                total += count_instances(bound, bound.size_env)
+            except LeirError:
+                return None
+        if any(s != shapes[0] for s in shapes[1:]) or total > self.limit:
+            return None
+        return total
+
+    def covers(self, values: Mapping[str, int]) -> tuple[str, ...]:
+        """Which tile shapes occur for some (size, factor) pair."""
+        found: set[str] = set()
+        for name, factor in self.pairs:
+            tile = factor if isinstance(factor, int) else values.get(factor, 0)
+            if tile > 0:
+                whole, rest = divmod(values[name], tile)
+                found.add("short" if whole == 0 else "tail" if rest and whole >= 2 else "full" if whole >= 2 else "single")
+        return tuple(g for g in (*GOALS, "single") if g in found)
+
+
+def tiny_bindings(*programs: Program, preferred: int = 1200, limit: int = 20_000) -> Bindings:
+    """Small bindings for all ``programs`` at once (a parent and its child).
+
+    A binding of at most ``preferred`` statement instances is taken if there is one, else one of at most ``limit``. Empty when no
+    binding satisfies all constraints within the limit (then only demand-driven evaluation at real sizes is left).
+    """
+    found: dict[tuple[tuple[str, int], ...], Binding] = {}
+    missing: list[str] = []
+    search = _Search(programs, limit)
+    for goal in GOALS if search.pairs else ("full",):
+        values: dict[str, int] | None = None
+        for ceiling in (preferred, limit):
+            search.limit = ceiling
+            values = next((v for r in range(len(_PRIMES)) if (v := search.solve(goal, r)) is not None), None)
+            if values is not None:
+                break
+        if values is None:
+            missing.append(goal)
+            continue
+        key = tuple((n, values[n]) for n in search.real)
+        covers = search.covers(values)
+        if search.pairs and goal not in covers:
+            missing.append(goal)
+        found.setdefault(key, Binding(key, covers, search.instances(values) or 0))
+    ordered = tuple(sorted(found.values(), key=lambda b: (b.instances, b.sizes)))
+    if not ordered:
+        return Bindings((), f"no sizes satisfy the constraints with at most {limit} statement instances")
+    note = f"not covered: {', '.join(missing)}" if missing else "all tile shapes covered" if search.pairs else "no tiles"
+    return Bindings(ordered, note)

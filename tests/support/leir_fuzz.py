@@ -1,0 +1,106 @@
+"""Broken LEIR texts: random bytes, random tokens, and mutations of valid programs."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from leir_gen import random_program
+
+from steptp.errors import LeirError
+from steptp.ir import parse, print_program
+from steptp.ir.lexer import RESERVED
+from steptp.ir.ops import OPS, REDUCERS
+
+__all__ = ["fuzz", "FuzzReport", "fuzz_text"]
+
+_TOKENS = [
+    *sorted(RESERVED), *OPS, *(r.token for r in REDUCERS.values()), *"=()[],:#", "..", "\n", "\n ", "\n  ", "\t", "\r", "\0", "é", "\U0001f600",
+    "0", "1", "-1", "7", "1e5", "1.5", "99999999999999999999", "1e999", "0x1", "N", "M", "A", "Y", "i", "j", "k", "N=4", "A[i]", "Y[i]", "for i:N ",
+]  # fmt: skip
+
+
+@dataclass
+class FuzzReport:
+    """``tracebacks`` holds texts that raised anything but a :class:`LeirError` with code, line and caret."""
+
+    texts: int = 0
+    parsed: int = 0
+    errors_by_code: Counter[str] = field(default_factory=Counter)
+    tracebacks: list[tuple[str, str]] = field(default_factory=list)
+
+
+def _bytes(rng: random.Random) -> str:
+    length = rng.choice((0, 1, 3, 10, 40, 200))
+    if rng.random() < 0.5:
+        return rng.randbytes(length).decode("latin-1")
+    return "".join(chr(rng.choice((rng.randrange(32, 127), rng.randrange(0x110000), 10, 32))) for _ in range(length))
+
+
+def _tokens(rng: random.Random) -> str:
+    return rng.choice(("", " ")).join(rng.choice(_TOKENS) for _ in range(rng.randint(1, 40)))
+
+
+def _mutate(text: str, rng: random.Random) -> str:
+    for _ in range(rng.choice((1, 1, 1, 1, 2, 4))):
+        kind = rng.choice((0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9))
+        a = rng.randrange(len(text) + 1)
+        b = min(len(text), a + rng.choice((1, 1, 3, 12)))
+        lines = text.split("\n")
+        if kind == 0:
+            text = text[:a] + text[b:]
+        elif kind == 1:
+            text = text[:a] + rng.choice(_TOKENS) + text[a:]
+        elif kind == 2:
+            text = text[:a] + rng.choice(_TOKENS) + text[b:]
+        elif kind == 3:
+            text = text[:a] + text[a:b] * rng.choice((2, 3, 300)) + text[b:]
+        elif kind == 4:
+            rng.shuffle(lines)
+            text = "\n".join(lines)
+        elif kind == 5:
+            text = "\n".join(" " * rng.randrange(4) + line.lstrip() if rng.random() < 0.3 else line for line in lines)
+        elif kind == 6:
+            text = text[:a]
+        elif kind == 9:
+            words = list(re.finditer(r"[\w.]+" if rng.random() < 0.8 else r"[\w.]+|.", text))
+            if words:  # one word becomes another word of the same text
+                first, second = rng.choice(words), rng.choice(words)
+                text = text[: first.start()] + second.group() + text[first.end() :]
+        elif kind == 7:
+            word = rng.choice(_TOKENS)
+            text = text.replace(rng.choice(("N", "i", "+", "[", "f32", ":", " ", ",", "=")), word, rng.choice((1, -1)))
+        else:
+            text = text[:a] + rng.choice(("(", "-", "not ", "exp(", "[", "A[", "for i:N ", " ")) * rng.choice((5, 60, 500)) + text[a:]
+    return text
+
+
+def fuzz_text(rng: random.Random, sources: list[str]) -> str:
+    """One text: a tenth random characters, a fifth random tokens, the rest mutations of ``sources``."""
+    kind = rng.random()
+    return _bytes(rng) if kind < 0.1 else _tokens(rng) if kind < 0.3 else _mutate(rng.choice(sources), rng)
+
+
+def fuzz(count: int, seed: int) -> FuzzReport:
+    """Parse ``count`` broken texts. A text that happens to be valid must print and read back."""
+    rng = random.Random(seed)
+    sources = [print_program(random_program(n)) for n in range(60)]
+    report = FuzzReport()
+    for _ in range(count):
+        text = fuzz_text(rng, sources)
+        report.texts += 1
+        try:
+            program = parse(text, "fuzz.leir")
+            if parse(print_program(program)) != program:
+                report.tracebacks.append((text, "does not read back"))
+            report.parsed += 1
+        except LeirError as error:
+            place = error.place
+            if not error.code or place is None or place.line < 1 or (text.strip() and "^" not in place.render()) or error.code not in error.render():
+                report.tracebacks.append((text, f"error without code, line or caret: {error.code} {place and (place.line, place.column)}"))
+            report.errors_by_code[error.code] += 1
+        except Exception as error:  # noqa: BLE001 - the test is that nothing else is raised
+            report.tracebacks.append((text, repr(error)[:300]))
+    return report

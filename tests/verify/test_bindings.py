@@ -1,0 +1,129 @@
+"""Tiny bindings satisfy both programs, cover tile shapes, and stay small."""
+
+from __future__ import annotations
+
+import pytest
+from eval_programs import CONV, MATMUL, MATMUL_TILED, PEELED
+
+from steptp.interp.cost import count_instances
+from steptp.ir import parse
+from steptp.ir.sizes import constraint_holds
+from steptp.verify.bindings import Bindings, apply_binding, factor_pairs, tiny_bindings
+
+
+def _bind(*texts: str, **limits: int) -> Bindings:
+    programs = [parse(t) for t in texts]
+    found = tiny_bindings(*programs, **limits)
+    for binding in found.found:
+        total = 0
+        for program in programs:
+            bound = apply_binding(program, binding.values)  # raises when a constraint fails
+            assert constraint_holds(bound, bound.size_env)
+            assert all(v >= 1 for v in bound.size_env.values())
+            total += count_instances(bound, bound.size_env)
+        assert total == binding.instances
+    return found
+
+
+def test_pairs_come_from_divisions_by_sizes_and_numbers() -> None:
+    assert factor_pairs(parse(MATMUL_TILED)) == {("N", "T")}
+    assert factor_pairs(parse(PEELED)) == {("N", "T")}
+    assert factor_pairs(parse(MATMUL)) == set()
+    text = "size N=8\nin A f32[N]\nout Y f32[N]\nfor i:N Y[i] = A[i//4*4+i%4]\n"
+    assert factor_pairs(parse(text)) == {("N", 4)}
+
+
+def test_tiles_are_covered_in_every_shape() -> None:
+    found = _bind(MATMUL, MATMUL_TILED)
+    assert found.note == "all tile shapes covered"
+    assert {c for b in found.found for c in b.covers} == {"full", "tail", "short"}
+    assert [b.instances for b in found.found] == sorted(b.instances for b in found.found)
+
+
+def test_distinct_sizes_get_distinct_values_without_tiles() -> None:
+    found = _bind(MATMUL, MATMUL)
+    assert len(found.found) == 1
+    values = found.found[0].values
+    assert len(set(values.values())) == len(values) == 3
+
+
+@pytest.mark.parametrize(
+    ("where", "checks"),
+    [
+        ("where N%T==0", lambda v: v["N"] % v["T"] == 0),
+        ("where N%T==0, T%4==0", lambda v: v["T"] % 4 == 0),
+        ("where N==64", lambda v: v["N"] == 64),
+        ("where N>=3*T", lambda v: v["N"] >= 3 * v["T"]),
+        ("where N*K==64", lambda v: v["N"] * v["K"] == 64),
+        ("where N==L", lambda v: v["N"] == v["L"]),
+    ],
+)
+def test_constraints_hold(where: str, checks: object) -> None:
+    header = "size N=64 K=1 L=64 T=4"
+    text = MATMUL_TILED.replace("size N=6 K=5 L=4 T=4", f"{header}\n{where}")
+    found = _bind(MATMUL.replace("N=6 K=5 L=4", "N=64 K=1 L=64"), text)
+    assert found.found
+    assert all(checks(b.values) for b in found.found)  # type: ignore[operator]
+
+
+def test_divisibility_leaves_full_tiles_and_the_note_says_so() -> None:
+    found = _bind(MATMUL_TILED.replace("T=4\n", "T=2\nwhere N%T==0\n"))
+    assert any("full" in b.covers for b in found.found)
+    assert found.note == "not covered: tail, short"
+
+
+def test_nested_tiles() -> None:
+    text = """size N=64 T=16 U=4
+where N%T==0, T%U==0
+in A f64[N]
+out Y f64[N]
+for i:N//T j:T//U k:U Y[i*T+j*U+k] = A[i*T+j*U+k]
+"""
+    found = _bind(text)
+    best = [b.values for b in found.found if b.values["N"] >= 2 * b.values["T"] and b.values["T"] >= 2 * b.values["U"]]
+    assert best
+    assert min(v["N"] for v in best) <= 16
+
+
+def test_windows_keep_derived_sizes_positive_and_the_cost_low() -> None:
+    text = """size N=8 C=64 O=64 H=56 W=56 R=3 OH=H-R+1 OW=W-R+1
+in X f32[N,C,H,W] F[O,C,R,R]
+out Y f32[N,O,OH,OW]
+for n:N o:O h:OH w:OW c:C r:R s:R Y[n,o,h,w] += X[n,c,h+r,w+s]*F[o,c,r,s]
+"""
+    found = _bind(text, text)
+    assert found.found
+    assert found.found[0].instances <= 1200
+    assert found.found[0].values["R"] >= 2
+    assert _bind(CONV, CONV).found
+
+
+def test_pinned_sizes_fall_back_to_the_limit_or_to_nothing() -> None:
+    pinned = MATMUL.replace("size N=6 K=5 L=4", "size N=20 K=20 L=20\nwhere N==20, K==20, L==20")
+    found = _bind(pinned)
+    assert found.found[0].values == {"N": 20, "K": 20, "L": 20}
+    found = _bind(pinned, limit=5000)
+    assert found.found == ()
+    assert "5000" in found.note
+
+
+def test_sizes_under_a_root_are_squares() -> None:
+    text = "size N=6 D=64\nin X f64[N,D]\nout Y f64[N,D]\nfor i:N d:D Y[i,d] = X[i,d]/sqrt(f64(D))\n"
+    assert _bind(text).found[0].values["D"] in (1, 4, 9)
+
+
+def test_programs_without_sizes_have_one_binding() -> None:
+    text = "in A f64[3]\nout Y f64[3]\nfor i:3 Y[i] = A[i]\n"
+    found = _bind(text, text)
+    assert [b.sizes for b in found.found] == [()]
+
+
+def test_the_search_is_deterministic_and_bounded() -> None:
+    names = [f"S{n}" for n in range(9)]
+    head = " ".join(f"{n}=64" for n in names)
+    dims = ",".join(names)
+    loops = " ".join(f"i{n}:{n}" for n in names)
+    at = ",".join(f"i{n}" for n in names)
+    text = f"size {head}\nwhere {names[0]}*{names[8]}==4096\nin A f64[{dims}]\nout Y f64[{dims}]\nfor {loops} Y[{at}] = A[{at}]\n"
+    first, second = _bind(text), _bind(text)
+    assert first == second
