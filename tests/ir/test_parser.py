@@ -7,6 +7,7 @@ import pytest
 from steptp.errors import LeirError
 from steptp.ir import Cast, Const, DType, Load, LoopKind, Op, Program, Scope, Size, Store, Var, ix, op, parse, parse_expr, place_of, print_program
 from steptp.ir.nodes import If, Loop
+from steptp.ir.parser import parse_unchecked
 
 SOFTMAX = """size N=64 K=128 L=32
 in A f32[N,K] B[K,L]
@@ -77,6 +78,47 @@ def test_declarations_carry_scope_range_and_dtype() -> None:
     assert program.size_env == {"H": 8, "T": 3, "OH": 6, "V": 10}
 
 
+COMPACT = """in A f32[N=64,K=128] B[K,L=32]
+out Y[N,L]
+tmp C[N,L] m[N] s[N]
+for i j k C[i,j] += A[i,k]*B[k,j]
+for i j m[i] max= C[i,j]
+for i j s[i] += exp(C[i,j]-m[i])
+for i j Y[i,j] = exp(C[i,j]-m[i])/s[i]
+"""
+
+
+def test_what_can_be_inferred_may_be_left_out() -> None:
+    """Extents that are indexed dimensions, dtypes equal to the one before, and sizes declared in shapes."""
+    assert parse(COMPACT) == parse(SOFTMAX)
+    assert print_program(parse(SOFTMAX), compact=True) == COMPACT
+    assert print_program(parse(COMPACT), compact=False) == SOFTMAX
+
+
+INFERRED = [
+    ("for i Y[i] = 0", "N"),
+    ("for i k Y[i] += A[i,k]", "N"),
+    ("par i for k Y[i] += A[i,k]", "N"),
+    ("for i Y[t[i]%N] = 0", "N"),  # from the look-up table
+    ("for i Y[N-1-i] = A[i,0]", "N"),  # from the read: the target does not have i on its own
+    ("for i if b[i]: Y[i] = 0", "N"),
+    ("for i\n tmp q[M]\n for j q[j] = 0\n Y[i] = q[0]", "N"),
+]
+
+
+@pytest.mark.parametrize(("line", "extent"), INFERRED)
+def test_extents_are_the_dimensions_that_variables_index_first(line: str, extent: str) -> None:
+    loop = parse_unchecked(header(line)).body[0]
+    assert isinstance(loop, Loop)
+    assert loop.extent == Size(extent)
+
+
+def test_sizes_may_be_declared_and_derived_in_shapes() -> None:
+    program = parse("in A f32[H=8] w[R=3]\nout Y[P=H-R+1]\nwhere H>=R\nfor i r Y[i] += A[i+r]*w[r]\n")
+    assert print_program(program, compact=False) == ("size H=8 R=3 P=H-R+1\nwhere H>=R\nin A f32[H] w[R]\nout Y f32[P]\nfor i:P r:R Y[i] += A[i+r]*w[r]\n")
+    assert parse(print_program(program, compact=True)) == program
+
+
 LITERALS = [
     ("Y[i] = 1", Const(1.0, DType.F32)),
     ("Y[i] = -1", Const(-1.0, DType.F32)),
@@ -128,6 +170,11 @@ ERRORS = [
     (header("for i:N Y[i] = A[i,0] A[i,1]"), "syntax-expected", 4, 23, "end of the line", ""),
     (header("for i:N Y[i] == 1"), "syntax-expected", 4, 14, "expected an assignment", "max="),
     (header("for i:N carry Y[i] = 1"), "syntax-carry", 4, 9, "carry", "drop"),
+    (header("for i j Y[i] = 1"), "syntax-extent", 4, 7, "nothing gives loop j its extent", "write j:N"),
+    (header("for i N Y[i] = 1"), "check-name", 4, 7, "N is already declared", ""),
+    ("out Y f32[4,]", "syntax-expected", 1, 13, "expected an expression", ""),
+    ("where 1==1\nwhere true", "type-literal", 1, 7, "", ""),
+    ("where true\nwhere true", "syntax-order", 2, 1, "second 'where' line", ""),
     (header("for i:N"), "syntax-expected", 4, 7, "without a body", ""),
     (header("fro i:N Y[i] = 1"), "syntax-expected", 4, 1, "expected a loop", "did you mean for?"),
     (header("for i:N\n Y[i] = 1\n  Y[i] = 2"), "syntax-indent", 6, 3, "without a loop", ""),
@@ -147,7 +194,7 @@ ERRORS = [
     ("size N=4//0\nout Y f32[N]", "check-index", 1, 8, "division by zero", ""),
     ("size N=4, M=3", "syntax-expected", 1, 9, "end of the line", "blanks"),
     ("size N=4\nsize M=3", "syntax-order", 2, 1, "second 'size' line", ""),
-    ("out Y f32[]\nin A f32[]", "syntax-order", 2, 1, "'in' stands after 'out'", "size, where, in, out, tmp"),
+    ("out Y f32[]\nin A f32[]", "syntax-order", 2, 1, "'in' stands after 'out'", "size, in, out, tmp"),
     ("in A[3]\nout Y f32[]", "type-dtype", 1, 4, "must state its dtype", "A f32"),
     ("in A f31[3]", "type-dtype", 1, 6, "no dtype named f31", "did you mean f32?"),
     ("in A f32 3", "syntax-expected", 1, 10, "expected '['", "scalar"),

@@ -74,7 +74,7 @@ def test_a_pair_of_programs() -> None:
     slow = parse(PROBES["matmul"].replace("for i:N k:K j:L", "for i:N j:L k:K"))
     timing = time_programs(fast, slow, probe_inputs(fast, 0), 7, options=QUICK)
     assert timing.seed == 7
-    assert timing.threads == 1
+    assert (timing.threads, timing.clock) == (1, "thread")
     assert timing.ci_low <= timing.ratio <= timing.ci_high
     assert min(*timing.parent_ns, *timing.child_ns) > 0
 
@@ -90,7 +90,7 @@ def test_threads_and_exclusive_are_recorded() -> None:
         job = functools.partial(time_programs, program, program, probe_inputs(program, 0), options=QUICK)
         result = pool.submit(run_partial, job).result()
     assert isinstance(result.value, PairedTiming), result
-    assert result.value.exclusive == (result.value.threads > 1)
+    assert result.value.exclusive == (result.value.threads > 1) == (result.value.clock == "wall")
 
 
 def run_partial(job: functools.partial[PairedTiming]) -> PairedTiming:

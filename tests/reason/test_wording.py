@@ -18,16 +18,19 @@ SAMPLES = {
     "loops": "i, j", "name": "T0", "value": "16", "factor": "16", "constraint": "N%T0==0", "cond": "i<N", "idle": "2", "iterations": "4",
     "becomes": "i0*T0+i1", "source": "2", "target": "1", "order": "i, k, j", "old": "for", "new": "par", "outer": "4", "inner": "8", "buffers": "C, m",
     "buffer": "C", "reduce": "max", "dtype": "f32", "first": "0", "second": "1", "copies": "4", "terms": "16",
-    "front": "1", "back": "2", "count": "3", "shared": "C, m",
+    "front": "1", "back": "2", "count": "3", "other": "b", "sum": "s", "peak": "p", "into": "Cl", "shared": "C, m",
 }  # fmt: skip
 
 
-def _fill(template: str) -> tuple[str, dict[str, str]]:
+DIMENSIONS = {"old": "6x5", "new": "5x6"}
+
+
+def _fill(template: str, kind: str) -> tuple[str, dict[str, str]]:
     slots = [name for _, name, _, _ in string.Formatter().parse(template) if name]
     values = {}
     for name in slots:
         assert name in SAMPLES, f"give {name} a sample value here"
-        values[name] = SAMPLES[name]
+        values[name] = (DIMENSIONS if kind == "dimensions" else {}).get(name, SAMPLES[name])
     return template.format(**values), values
 
 
@@ -35,7 +38,7 @@ def _fill(template: str) -> tuple[str, dict[str, str]]:
 def test_every_wording_is_read_back(kind: str) -> None:
     assert len(WORDING[kind]) >= 2
     for template in WORDING[kind]:
-        sentence, values = _fill(template)
+        sentence, values = _fill(template, kind)
         claim = read_sentence(sentence)
         assert claim is not None, sentence
         assert (claim.kind, claim.values) == (kind, values)

@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 from rewrite_support import PROGRAMS, program
 
+from steptp.analysis import is_parallel
 from steptp.ir import Loop, eval_index
 from steptp.ir.nodes import Path, Program
 from steptp.rewrite.context import Context
@@ -61,6 +62,13 @@ def test_carried_agrees_with_brute_force(name: str) -> None:
     for path, loop in ctx.loops:
         found = ctx.legality.carried(path)
         assert (found is not None) == _carried_by_brute_force(subject, path), f"{loop.var} at {path}: {found.text if found else 'nothing'}"
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, *MORE])
+def test_carried_agrees_with_the_exact_analysis(name: str) -> None:
+    ctx = Context(program(MORE.get(name, name)))
+    for path, _ in ctx.loops:
+        assert (ctx.legality.carried(path) is None) == is_parallel(ctx.program, path)[0]
 
 
 @pytest.mark.parametrize("name", [*PROGRAMS, *MORE])

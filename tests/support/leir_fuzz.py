@@ -86,14 +86,14 @@ def fuzz_text(rng: random.Random, sources: list[str]) -> str:
 def fuzz(count: int, seed: int) -> FuzzReport:
     """Parse ``count`` broken texts. A text that happens to be valid must print and read back."""
     rng = random.Random(seed)
-    sources = [print_program(random_program(n)) for n in range(60)]
+    sources = [print_program(random_program(n), compact=bool(n % 2)) for n in range(60)]
     report = FuzzReport()
     for _ in range(count):
         text = fuzz_text(rng, sources)
         report.texts += 1
         try:
             program = parse(text, "fuzz.leir")
-            if parse(print_program(program)) != program:
+            if any(parse(print_program(program, compact=form)) != program for form in (True, False)):
                 report.tracebacks.append((text, "does not read back"))
             report.parsed += 1
         except LeirError as error:

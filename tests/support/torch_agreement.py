@@ -11,9 +11,10 @@ from torch import nn
 from steptp.frontend.capture import capture
 from steptp.frontend.tensors import to_numpy
 from steptp.frontend.translate import translate
+from steptp.frontend.workload import sizes_for
 from steptp.frontend.zoo.entry import fn
 from steptp.interp import evaluate
-from steptp.ir import DType, Program, Size, check, parse, print_program, rebind
+from steptp.ir import DType, Program, check, parse, print_program, rebind
 
 __all__ = ["agree", "assert_close", "scaled_error", "tensor"]
 
@@ -64,14 +65,8 @@ def agree(
     if other:
         given = iter(other)
         changed = {leaf.name: to_numpy(next(given)) if leaf.kind == "input" else feed[leaf.name] for leaf in done.leaves}
-        values = {
-            extent.name: size
-            for buffer in program.inputs
-            for extent, size in zip(buffer.shape, changed[buffer.name].shape, strict=True)
-            if isinstance(extent, Size)
-        }
-        free = {s.name for s in program.sizes if s.expr is None}
-        _compare(rebind(program, {k: v for k, v in values.items() if k in free}), module, other, changed, factor)
+        values = sizes_for(program, {leaf.name: changed[leaf.name].shape for leaf in done.leaves})
+        _compare(rebind(program, values), module, other, changed, factor)
     return program
 
 

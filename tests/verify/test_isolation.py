@@ -100,7 +100,7 @@ def test_what_goes_wrong_while_timed_is_a_verdict(pool: Pool, timer: Callable[..
 
 
 def test_a_hang_is_a_verdict(pool: Pool) -> None:
-    assert run(pool, task(timer=hang), timeout=3.0).verdict.kind is VerdictKind.TIMEOUT
+    assert run(pool, task(timer=hang), timeout=1.0).verdict.kind is VerdictKind.TIMEOUT
 
 
 def test_bound_loops_are_checked_but_not_timed(pool: Pool) -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from steptp.ir import DType, Loop, Program
+from steptp.errors import LeirError
+from steptp.interp import evaluate
+from steptp.ir import Const, DType, Expr, If, Loop, Op, Program, Store, Var, shape_of
+from steptp.ir.checks import problems
 from steptp.ir.parser import parse, parse_expr
-from steptp.ir.walk import enclosing, stores
+from steptp.ir.printer import print_program
+from steptp.ir.walk import enclosing, map_expr, map_stmt_exprs, replace_at, stores, visit
 from steptp.rewrite.base import BufferMap, Exactness, InstanceEntry, InstanceMap
+from steptp.verify.tier1 import tier1
 from steptp.verify.tier2 import tier2
 from steptp.verify.verdict import TierReport, VerdictKind
 
@@ -226,6 +235,28 @@ def test_privatising_a_temporary() -> None:
     assert check(private, shared).kind is VerdictKind.OK
 
 
+def test_layout_of_a_private_temporary() -> None:
+    text = "in A f32[3,4,5]\nout Y f32[3,4,5]\nfor i:3\n tmp t f32[{}]\n for j:4 k:5 t[{}] = A[i,j,k]\n for j:4 k:5 Y[i,j,k] = t[{}]\n"
+    p, c = parse(text.format("4,5", "j,k", "j,k")), parse(text.format("5,4", "k,j", "k,j"))
+    entries = _entries(p, c, [((0, 0, 0, 0), (0, 0, 0, 0), ""), ((0, 1, 0, 0), (0, 1, 0, 0), "")])
+    transposed = BufferMap("t", "t", (parse_expr("d1", p, ["d1"], DType.I64), parse_expr("d0", p, ["d0"], DType.I64)))
+    report = tier2(p, c, InstanceMap(entries, (transposed,)), Exactness.BITWISE)
+    assert report.kind is VerdictKind.OK, report.message
+
+
+def test_scalar_expansion() -> None:
+    p = parse("in A f32[9]\nout Y f32[9]\nfor i:9\n tmp t f32[1]\n t[0] = A[i]*2\n Y[i] = t[0]+1\n")
+    c = parse("in A f32[9]\nout Y f32[9]\ntmp T f32[9,1]\nfor i:9 T[i,0] = A[i]*2\nfor i:9 Y[i] = T[i,0]+1\n")
+    entries = _entries(p, c, [((0, 0), (0, 0), ""), ((1, 0), (0, 1), "")])
+    by_iteration = BufferMap("t", "T", (parse_expr("i", p, ["i", "d0"], DType.I64), parse_expr("d0", p, ["i", "d0"], DType.I64)))
+    report = tier2(p, c, InstanceMap(entries, (by_iteration,)), Exactness.BITWISE)
+    assert report.kind is VerdictKind.OK, report.message
+    folded = BufferMap("t", "T", (parse_expr("i//2", p, ["i", "d0"], DType.I64), parse_expr("d0", p, ["i", "d0"], DType.I64)))
+    assert tier2(p, c, InstanceMap(entries, (folded,)), Exactness.BITWISE).kind is VerdictKind.UNKNOWN
+    mixed = parse("in A f32[9]\nout Y f32[9]\ntmp T f32[9,1]\nfor i:9 T[i,0] = A[i]*2\nfor i:9 Y[i] = T[8-i,0]+1\n")
+    assert tier2(p, mixed, InstanceMap(entries, (by_iteration,)), Exactness.BITWISE).kind is VerdictKind.NOT_EQUAL
+
+
 def test_privatising_running_state_loses_values() -> None:
     head = "in A f32[9]\nout Y f32[9]\n"
     shared = head + "tmp t f32[1]\nt[0] = 0\nfor i:9\n t[0] = t[0]+A[i]\n Y[i] = t[0]\n"
@@ -266,8 +297,73 @@ def test_dead_store_may_go_but_a_live_one_may_not() -> None:
 
 def test_store_without_a_counterpart_is_left_to_tier_3() -> None:
     parent = ADD + "for i:100 Y[i] = A[i]+1\n"
-    child = "in A f32[100]\nout Y f32[100]\ntmp T f32[100]\nfor i:100 T[i] = A[i]\nfor i:100 Y[i] = A[i]+1\n"
-    assert check(parent, child, ((1, 0), (0, 0), "")).kind is VerdictKind.UNKNOWN
+    child = "in A f32[100]\nout Y f32[100]\ntmp T f32[100]\nfor i:100 T[i] = A[i]\nfor i:100 T[i] = A[i]+2\nfor i:100 Y[i] = {}\n"
+    assert check(parent, child.format("T[i]-1"), ((2, 0), (0, 0), "")).kind is VerdictKind.UNKNOWN
+    assert check(parent, child.format("A[i]+1"), ((2, 0), (0, 0), "")).kind is VerdictKind.OK  # nobody reads it
+    overwritten = "in A f32[100]\nout Y f32[100]\nfor i:100 Y[i] = A[i]+1\nfor i:100 Y[i] = A[i]+1\n"
+    assert check(parent, overwritten, ((0, 0), (0, 0), "")).kind is VerdictKind.UNKNOWN
+
+
+INLINE = "in A f32[8,9]\nout Y f32[8,9]\ntmp T f32[8,9]\n"
+
+
+def test_inlined_and_split_off_temporaries() -> None:
+    two = INLINE + "for i:8 j:9 T[i,j] = A[i,j]*2\nfor i:8 j:9 Y[i,j] = T[i,8-j]+T[7-i,j]\n"
+    one = "in A f32[8,9]\nout Y f32[8,9]\nfor i:8 j:9 Y[i,j] = A[i,8-j]*2+A[7-i,j]*2\n"
+    assert check(two, one, ((0, 0, 0), (1, 0, 0), "")).kind is VerdictKind.OK
+    assert check(one, two, ((1, 0, 0), (0, 0, 0), "")).kind is VerdictKind.OK
+    assert check(one, two.replace("T[7-i,j]", "T[i,j]"), ((1, 0, 0), (0, 0, 0), "")).kind is VerdictKind.NOT_EQUAL
+    kept = INLINE + "for i:8 j:9 T[i,j] = A[i,j]*2\nfor i:8 j:9 Y[i,j] = A[i,8-j]*2+T[7-i,j]\n"
+    report = check(two, kept)
+    assert report.kind is VerdictKind.OK
+    assert report.evidence["expanded"] is True
+
+
+def test_copies_in_a_tile() -> None:
+    parent = MM
+    child = MATMUL + "for i:20\n tmp P f32[30]\n for k:30 P[k] = A[i,k]\n for j:10 k:30 C[i,j] += P[k]*B[k,j]\n"
+    report = check(parent, child, ((0, 1, 0, 0), (0, 0, 0, 0), ""))
+    assert report.kind is VerdictKind.OK, report.message
+    stale = MATMUL + "tmp P f32[30]\nfor k:30 P[k] = A[0,k]\nfor i:20 j:10 k:30 C[i,j] += P[k]*B[k,j]\n"
+    assert check(parent, stale, ((1, 0, 0, 0), (0, 0, 0, 0), "")).kind is VerdictKind.NOT_EQUAL
+
+
+def test_local_accumulator_is_copied_out() -> None:
+    child = MATMUL + "for i:20 j:10\n tmp c f32[]\n for k:30 c[] += A[i,k]*B[k,j]\n C[i,j] = c[]\n"
+    report = check(MM, child, ((0, 0, 0, 0), (0, 0, 0, 0), ""))
+    assert report.kind is VerdictKind.OK, report.message
+    assert check(child, MM, ((0, 0, 0, 0), (0, 0, 0, 0), "")).kind is VerdictKind.OK
+    tile = MATMUL + "for i:20 j0:5\n tmp c f32[2]\n for k:30 j1:2 c[j1] += A[i,k]*B[k,j0*2+j1]\n for j:2 C[i,j0*2+j] = c[j]\n"
+    report = check(MM, tile, ((0, 0, 0, 0, 0), (0, 0, 0, 0), "j=j0*2+j1"))
+    assert report.kind is VerdictKind.OK, report.message
+    assert report.evidence["class"] == "bitwise"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for i:20 j0:5\n tmp c f32[2]\n for k:30 j1:2 c[j1] += A[i,k]*B[k,j0*2+j1]\n for j:2 C[i,j0*2+1-j] = c[j]\n",  # swapped places
+        "for i:20 j0:5\n tmp c f32[2]\n for k:30 j1:2 c[j1] += A[i,k]*B[k,j0*2+j1]\n for j:2 C[i,j0*2] = c[j]\n",  # two to one place
+        "for i:20 j0:5\n tmp c f32[2]\n for j1:2 c[j1] = 0\n for k:30 j1:2\n  carry c[j1] += A[i,k]*B[k,j0*2+j1]\n  C[i,j0*2+j1] = c[j1]\n",
+        "for i:20 j0:5\n tmp c f32[2]\n for k:30 j1:2 c[j1] += A[i,k]*B[k,j0*2+j1]\n for j:1 C[i,j0*2+j] = c[j]\n",  # one is lost
+    ],
+)
+def test_wrong_copies_out_are_not_accepted(body: str) -> None:
+    parent, child = parse(MM), parse(MATMUL + body)
+    accumulation = next(m.path for m in stores(child) if isinstance(m.stmt, Store) and m.stmt.reduce)
+    entries = _entries(parent, child, [(accumulation, (0, 0, 0, 0), "j=j0*2+j1")])
+    assert tier2(parent, child, InstanceMap(entries), Exactness.REASSOCIATED).kind is not VerdictKind.OK
+
+
+def test_a_definition_whose_operands_change_is_not_read_through() -> None:
+    head = "in A f32[9]\nout Y f32[9]\n"
+    parent = head + "tmp T f32[9]\nfor i:9 Y[i] = A[i]\nfor i:9 T[i] = Y[i]*2\nfor i:9 Y[i] = Y[i]+1\nfor i:9 Y[i] = Y[i]+T[i]\n"
+    child = head + "for i:9 Y[i] = A[i]\nfor i:9 Y[i] = Y[i]+1\nfor i:9 Y[i] = Y[i]+Y[i]*2\n"
+    pairs = (((0, 0), (0, 0), ""), ((1, 0), (2, 0), ""), ((2, 0), (3, 0), ""))
+    assert check(parent, child, *pairs).kind is not VerdictKind.OK
+    scalar = head + "for i:9\n tmp t f32[1]\n t[0] = A[i]\n Y[i] = t[0]\n"
+    moved = "in A f32[9]\nout Y f32[9]\ntmp T f32[9]\nfor i:9\n tmp t f32[1]\n t[0] = A[i]\n T[i] = t[0]\nfor i:9 Y[i] = T[8-i]\n"
+    assert check(scalar, moved, ((1, 0), (0, 1), "")).kind is not VerdictKind.OK
 
 
 def test_data_dependent_guards_must_be_the_same() -> None:
@@ -292,3 +388,73 @@ def test_lookups_compare_as_trees() -> None:
     assert check(parent, child, ((0, 0, 0), (0, 0), "i=i0*4+i1")).kind is VerdictKind.OK
     wrong = child.replace("A[T[i0*4+i1]]", "A[T[i0*4+3-i1]]")
     assert check(parent, wrong, ((0, 0, 0), (0, 0), "i=i0*4+i1")).kind is VerdictKind.NOT_EQUAL
+
+
+# mutants: whatever tier 2 accepts computes the same numbers
+
+PARENTS = (
+    "size N=6 K=5 L=4\nin A f32[N,K] B[K,L]\nout C f32[N,L]\nfor i:N j:L k:K C[i,j] += A[i,k]*B[k,j]\n",
+    "size N=5 T=2\nin A f32[N,N]\nout Y f32[N] Z[N,N]\ntmp U f32[N,N]\nfor i0:(N+T-1)//T i1:T if i0*T+i1<N: for j:N U[i0*T+i1,j] = A[j,i0*T+i1]*2\n"
+    "for i:N j:N Y[i] += U[i,j]\nfor i:N j:N Z[i,j] = U[N-1-j,i]+Y[i]\n",
+    "in X f32[6,7]\nout Y f32[6,7]\nfor i:6\n tmp m f32[1] p[1]\n m[0] = -8\n for j:7\n  p[0] = m[0]\n  m[0] = max(m[0],X[i,j])\n  Y[i,j] = m[0]-p[0]\n",
+)
+
+
+def _mutant(program: Program, rng: random.Random) -> Program:
+    """One small change: a literal, a variable, swapped operands, swapped statements or loops, a guard, a reducer."""
+    met = rng.choice(list(visit(program)))
+    stmt = met.stmt
+    names = [loop.var for loop in met.loops]
+    if isinstance(stmt, Store):
+        if stmt.reduce and rng.random() < 0.2:
+            return replace_at(program, met.path, replace(stmt, carry=not stmt.carry))
+        return replace_at(program, met.path, map_stmt_exprs(stmt, lambda e: _changed(e, rng, names)))
+    if isinstance(stmt, If):
+        return replace_at(program, met.path, *stmt.body)
+    inner = stmt.body[0]
+    if isinstance(inner, Loop) and len(stmt.body) == 1 and not stmt.tmps and rng.random() < 0.5:
+        return replace_at(program, met.path, replace(inner, body=(replace(stmt, body=inner.body, tmps=inner.tmps),), tmps=()))
+    if len(stmt.body) > 1:
+        return replace_at(program, met.path, replace(stmt, body=(*stmt.body[1:], stmt.body[0])))
+    return replace_at(program, met.path, replace(stmt, extent=_changed(stmt.extent, rng, [])))
+
+
+def _changed(expr: Expr, rng: random.Random, names: list[str]) -> Expr:
+    def leave(e: Expr) -> Expr:
+        if rng.random() < 0.75:
+            return e
+        if isinstance(e, Const) and e.type is not DType.BOOL:
+            return Const(e.value + 1, e.type)
+        if isinstance(e, Var) and names:
+            return Var(rng.choice(names))
+        if isinstance(e, Op) and len(e.args) == 2:
+            return Op(e.name, (e.args[1], e.args[0]), e.type)
+        return e
+
+    return map_expr(expr, leave)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_accepted_mutants_compute_the_same(seed: int) -> None:
+    rng = random.Random(seed)
+    accepted = rejected = 0
+    for _ in range(60):
+        parent = parse(rng.choice(PARENTS))
+        child = _mutant(parent, rng).with_()
+        if problems(child) or tier1(child).kind is not VerdictKind.OK:
+            continue
+        pairs = [(c.path, p.path, "") for c, p in zip(stores(child), stores(parent), strict=True)]
+        try:
+            entries = _entries(parent, child, pairs)
+        except LeirError:
+            continue
+        if tier2(parent, child, InstanceMap(entries), Exactness.REASSOCIATED).kind is not VerdictKind.OK:
+            rejected += 1
+            continue
+        accepted += 1
+        data = np.random.default_rng(seed)
+        inputs = {b.name: data.integers(-4, 5, shape_of(b.shape, parent)).astype(np.float32) for b in parent.inputs}
+        before, after = evaluate(parent, inputs), evaluate(child, inputs)
+        assert all(np.array_equal(before[name], after[name]) for name in before), print_program(child)
+    assert accepted
+    assert rejected

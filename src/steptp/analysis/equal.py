@@ -24,7 +24,10 @@ __all__ = ["Place", "Difference", "compare_statements"]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a parent buffer lives in the child: the buffer, and index expressions over ``Var('d0')`` … (``None``: the same indices)."""
+    """Where a parent buffer lives in the child: the buffer, and index expressions over ``Var('d0')`` … (``None``: the same indices).
+
+    They may also use the parent's loop variables around the declaration, when a private temporary becomes a larger array.
+    """
 
     buffer: str
     indices: tuple[Expr, ...] | None = None
@@ -79,7 +82,7 @@ class _Compare:
         layout = self.places[buffer].indices
         if layout is None:
             return indices
-        names = {f"d{k}": index for k, index in enumerate(indices)}
+        names = {**self.by, **{f"d{k}": index for k, index in enumerate(indices)}}
         return tuple(map_expr(e, lambda x: names.get(x.name, x) if isinstance(x, Var) else x) for e in layout)
 
     def differ(self, child: Expr, parent: Expr, point: tuple[int, ...] | None = None) -> bool:

@@ -18,7 +18,8 @@ def console() -> Console:
     """The console for standard output."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=True)
+    out = Console(highlight=False, soft_wrap=True)
+    return out if out.is_terminal else Console(highlight=False, soft_wrap=True, width=160)
 
 
 def read_program(spec: str, preset: str | None = None) -> Program:

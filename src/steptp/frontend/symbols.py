@@ -32,16 +32,21 @@ class Unrepresentable(FrontendError):
 
 @dataclass(slots=True)
 class Solution:
-    """Solved symbols (symbol → expression over free symbols), present values of free symbols, and left-over conditions."""
+    """What the guards say: solved symbols (symbol → expression over free symbols) and left-over conditions.
+
+    ``divisions`` are floor divisions that a guard equates with an expression; ``values`` the present values of free symbols.
+    """
 
     by: dict[sympy.Symbol, sympy.Expr] = field(default_factory=dict)
+    divisions: dict[sympy.Expr, sympy.Expr] = field(default_factory=dict)
     values: dict[sympy.Symbol, int] = field(default_factory=dict)
     conditions: list[sympy.Basic] = field(default_factory=list)
 
-    def apply(self, expr: sympy.Basic) -> sympy.Basic:
-        """``expr`` over free symbols only."""
+    def apply(self, expr: sympy.Basic, divisions: bool = True) -> sympy.Basic:
+        """``expr`` over free symbols only, and without equated floor divisions unless ``divisions`` is false."""
+        by = {**self.by, **self.divisions} if divisions else self.by
         for _ in range(8):
-            new = expr.xreplace(self.by) if self.by else expr
+            new = expr.xreplace(by) if by else expr
             if new == expr:
                 break
             expr = _again(new)
@@ -50,16 +55,27 @@ class Solution:
 
 def _again(expr: sympy.Basic) -> sympy.Basic:
     """Evaluate floor divisions and remainders again after a substitution."""
+    if not expr.has(torch_functions.FloorDiv, *_MOD):
+        return expr
     return expr.replace(lambda e: isinstance(e, (torch_functions.FloorDiv, *_MOD)), lambda e: _reduce_division(e))
 
 
 def _reduce_division(expr: sympy.Expr) -> sympy.Expr:
+    """Take multiples of the divisor out of a floor division or remainder."""
     top, bottom = expr.args
-    quotient = sympy.expand(sympy.cancel(top / bottom))
-    exact = all(c.is_integer and f.is_integer for c, f in (t.as_coeff_Mul() for t in sympy.Add.make_args(quotient))) and not quotient.atoms(sympy.Pow)
+    whole, rest = [], []
+    for term in sympy.Add.make_args(sympy.expand(top)):
+        quotient = sympy.cancel(term / bottom)
+        coefficient, factor = quotient.as_coeff_Mul()
+        exact = coefficient.is_integer and not factor.atoms(sympy.Pow) and sympy.fraction(quotient)[1] == 1
+        (whole if exact else rest).append(quotient if exact else term)
+    left = sympy.Add(*rest)
+    if left.is_Integer and bottom.is_Integer:
+        quotient_rest, remainder = divmod(int(left), int(bottom))
+        return sympy.Integer(remainder) if isinstance(expr, _MOD) else sympy.Add(*whole, quotient_rest)
     if isinstance(expr, _MOD):
-        return sympy.Integer(0) if exact else expr.func(top, bottom)
-    return quotient if exact else expr.func(top, bottom)
+        return sympy.Integer(0) if left == 0 else expr.func(left, bottom)
+    return sympy.Add(*whole) if left == 0 else sympy.Add(*whole, expr.func(left, bottom))
 
 
 def solve(guards: Iterable[sympy.Basic], values: Mapping[sympy.Symbol, int]) -> Solution:
@@ -68,15 +84,18 @@ def solve(guards: Iterable[sympy.Basic], values: Mapping[sympy.Symbol, int]) -> 
     todo = list(dict.fromkeys(g for g in guards if not g.has(torch_functions.Max, torch_functions.Min, sympy.Max, sympy.Min, sympy.Or, sympy.Ne)))
     exact: set[tuple[sympy.Basic, sympy.Basic]] = set()
     for _ in range(12):
-        before = dict(found.by)
+        before = (dict(found.by), dict(found.divisions))
         for guard in todo:
             now = found.apply(guard)
             if isinstance(now, sympy.Eq) and isinstance(now.lhs, _MOD) and now.rhs == 0:
                 _divisible(found, now.lhs.args[0], now.lhs.args[1], exact)
             elif isinstance(now, sympy.Eq):
                 _equal(found, now, exact)
-        if found.by == before:
+        if (found.by, found.divisions) == before:
             break
+    for symbol, expr in found.by.items():
+        if found.apply(expr).xreplace({k: sympy.Integer(v) for k, v in found.values.items()}) != values.get(symbol):
+            raise Unrepresentable(expr)  # cannot happen if every guard holds for the present values; the capture then uses numbers
     _keep_conditions(found, todo)
     return found
 
@@ -111,6 +130,8 @@ def _equal(found: Solution, guard: sympy.Eq, exact: set[tuple[sympy.Basic, sympy
     inside: set[sympy.Basic] = set()
     for division in difference.atoms(torch_functions.FloorDiv, *_MOD):
         inside |= division.free_symbols
+    if _is_divided(found, difference, exact):
+        return
     answers: list[tuple[bool, sympy.Symbol, sympy.Expr]] = []
     for symbol in sorted(difference.free_symbols - inside, key=lambda s: (-len(s.name), s.name)):
         slope = difference.coeff(symbol)
@@ -123,6 +144,29 @@ def _equal(found: Solution, guard: sympy.Eq, exact: set[tuple[sympy.Basic, sympy
     if answers:  # prefer a size that grows with the others: C=A+B rather than A=C-B
         _, symbol, answer = min(answers, key=lambda a: a[0])
         _bind(found, symbol, answer)
+        return
+    for division in sorted(difference.atoms(torch_functions.FloorDiv), key=str):
+        slope = difference.coeff(division)
+        rest = sympy.expand(difference - slope * division)
+        if slope in (1, -1) and not rest.has(division):
+            found.divisions[division] = sympy.expand(-slope * rest)
+            return
+    if len(difference.free_symbols) == 1:  # a condition on one size that does not solve: the size keeps its value
+        symbol = next(iter(difference.free_symbols))
+        _bind(found, symbol, sympy.Integer(found.values[symbol]))
+
+
+def _is_divided(found: Solution, difference: sympy.Expr, exact: set[tuple[sympy.Basic, sympy.Basic]]) -> bool:
+    """Recognise ``n*((e+k)//n) == e`` with 0 <= k < n, which says that ``n`` divides ``e``."""
+    for division in difference.atoms(torch_functions.FloorDiv):
+        top, bottom = division.args
+        slope = difference.coeff(division)
+        if bottom.is_Integer and slope in (bottom, -bottom):
+            other = sympy.expand(division * bottom - difference * sympy.sign(slope))
+            if (spare := sympy.expand(top - other)).is_Integer and 0 <= spare < bottom:
+                _divisible(found, other, bottom, exact)
+                return True
+    return False
 
 
 def _without_common(expr: sympy.Expr) -> sympy.Expr:
@@ -137,7 +181,7 @@ def _without_common(expr: sympy.Expr) -> sympy.Expr:
 
 def _keep_conditions(found: Solution, guards: Sequence[sympy.Basic]) -> None:
     for guard in guards:
-        now = found.apply(guard)
+        now = found.apply(guard, divisions=False)
         if now in (sympy.true, sympy.false) or not isinstance(now, sympy.core.relational.Relational):
             continue
         if isinstance(now, sympy.Eq):

@@ -70,14 +70,14 @@ class _Translation:
     # sizes
 
     def _solve(self) -> Solution:
-        environment = None
+        symbolic: list[torch.SymInt] = []
         for node in self.graph.nodes:
             value = node.meta.get("val")
-            if isinstance(value, torch.Tensor) and any(isinstance(s, torch.SymInt) for s in value.shape):
-                environment = next(s.node.shape_env for s in value.shape if isinstance(s, torch.SymInt))
-                break
-        if environment is None:
+            extents: tuple[object, ...] = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+            symbolic += [s for s in extents if isinstance(s, torch.SymInt)][:1]
+        if not symbolic:
             return Solution()
+        environment = symbolic[0].node.shape_env
         hints = environment.backed_var_to_val if hasattr(environment, "backed_var_to_val") else environment.var_to_val
         return solve([g.expr for g in environment.guards], {s: int(v) for s, v in hints.items()})
 

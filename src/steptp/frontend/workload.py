@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steptp.errors import FrontendError
-from steptp.ir import DType, Program, rebind, shape_of
+from steptp.ir import DType, Program, Size, eval_index, rebind, shape_of
 from steptp.ir.seeds import derive_seed
+from steptp.ir.walk import free_sizes, map_expr
 
 if TYPE_CHECKING:
     import torch
 
     from steptp.frontend.capture import Leaf
 
-__all__ = ["Workload", "InputsMaker", "from_module", "from_program"]
+__all__ = ["Workload", "InputsMaker", "from_module", "from_program", "sizes_for"]
 
 InputsMaker = Callable[[int], Sequence[object]]
 """Seed → positional example inputs of forward(); seed 0 is the one the module is captured with."""
@@ -112,6 +113,29 @@ def from_module(
     params = {leaf.name: to_numpy(leaf.tensor) for leaf in done.leaves if leaf.kind != "input"}
     mutated = {out: leaf.name for out, leaf in done.mutated.items()}
     return Workload(name, done.program, kind, module, params, mutated, source, captured.dynamic, done.leaves, make_inputs)
+
+
+def sizes_for(program: Program, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Values of the free sizes that give inputs these shapes (input name → extents), for :func:`steptp.ir.rebind`.
+
+    Raises :class:`FrontendError` ``frontend-shape`` when there are none.
+    """
+    values: dict[str, int] = {}
+    derived = {s.name: s.expr for s in program.sizes if s.expr is not None}
+    pairs = [(extent, size) for b in program.inputs if b.name in shapes for extent, size in zip(b.shape, shapes[b.name], strict=True)]
+    for extent, size in pairs:
+        if isinstance(extent, Size) and extent.name not in derived and values.setdefault(extent.name, size) != size:
+            raise FrontendError("frontend-shape", f"size {extent.name} would be {values[extent.name]} and {size}")
+    for extent, size in pairs:
+        whole = map_expr(extent, lambda e: derived.get(e.name, e) if isinstance(e, Size) else e)
+        unknown = sorted(free_sizes(whole) - set(values))
+        if len(unknown) == 1:  # e.g. C=4*M: extents grow with their sizes, so M is at most C
+            known = next((n for n in range(size + 1) if eval_index(whole, {**values, unknown[0]: n}) == size), None)
+            if known is not None:
+                values[unknown[0]] = known
+        if free_sizes(whole) <= set(values) and eval_index(whole, values) != size:
+            raise FrontendError("frontend-shape", f"no sizes of the program give an extent of {size}")
+    return values
 
 
 def _random_inputs(program: Program, name: str, seed: int) -> dict[str, np.ndarray]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from steptp.errors import LeirError
 from steptp.ir.nodes import Body, Cast, Const, Expr, If, Load, Loop, Op, Program, Size, Store, Var
+from steptp.ir.sizes import eval_index
+from steptp.ir.walk import free_vars
 
-__all__ = ["count_instances", "expr_size", "index_bounds"]
+__all__ = ["count_instances", "instance_counter", "size_code", "expr_size", "index_bounds"]
 
 _WIDE = (-(1 << 62), 1 << 62)
 
@@ -51,20 +54,74 @@ def index_bounds(expr: Expr, env: Mapping[str, tuple[int, int]]) -> tuple[int, i
     return _WIDE
 
 
+def size_code(expr: Expr) -> Callable[[Mapping[str, int]], int]:
+    """A closure of an integer expression over sizes; division by zero raises :class:`LeirError` ``check-index``."""
+    if isinstance(expr, Const):
+        value = int(expr.value)
+        return lambda env: value
+    if isinstance(expr, Size):
+        name = expr.name
+        return lambda env: env[name]
+    if isinstance(expr, Op) and expr.name in ("+", "-", "*", "//"):
+        left, right = size_code(expr.args[0]), size_code(expr.args[1])
+        if expr.name == "+":
+            return lambda env: left(env) + right(env)
+        if expr.name == "-":
+            return lambda env: left(env) - right(env)
+        if expr.name == "*":
+            return lambda env: left(env) * right(env)
+        return lambda env: left(env) // _divisor(right(env))
+    return lambda env: eval_index(expr, env)
+
+
+def _divisor(value: int) -> int:
+    if value == 0:
+        raise LeirError("check-index", "division by zero in a size or index")
+    return value
+
+
 def count_instances(program: Program, sizes: Mapping[str, int]) -> int:
     """Statement instances of one run, guards ignored and inner extents at their largest: an upper bound, exact for rectangular nests."""
-    env: dict[str, tuple[int, int]] = {name: (value, value) for name, value in sizes.items()}
-    return _count(program.body, env)
+    return instance_counter(program)(sizes)
 
 
-def _count(body: Body, env: dict[str, tuple[int, int]]) -> int:
-    total = 0
+def instance_counter(program: Program) -> Callable[[Mapping[str, int]], int]:
+    """:func:`count_instances` of one program, compiled for many values of its sizes (derived sizes included)."""
+    run = _body_counter(program.body)
+    return lambda sizes: run(sizes, {})
+
+
+_Counter = Callable[[Mapping[str, int], dict[str, tuple[int, int]]], int]
+
+
+def _body_counter(body: Body) -> _Counter:
+    parts: list[_Counter] = []
+    stores = 0
     for stmt in body:
         if isinstance(stmt, Store):
-            total += 1
+            stores += 1
         elif isinstance(stmt, If):
-            total += _count(stmt.body, env)
-        elif isinstance(stmt, Loop):
-            trips = max(index_bounds(stmt.extent, env)[1], 0)
-            total += trips * _count(stmt.body, {**env, stmt.var: (0, max(trips - 1, 0))})
-    return total
+            parts.append(_body_counter(stmt.body))
+        else:
+            parts.append(_loop_counter(stmt))
+    return lambda sizes, bounds: stores + sum(p(sizes, bounds) for p in parts)
+
+
+def _loop_counter(loop: Loop) -> _Counter:
+    inner, var = _body_counter(loop.body), loop.var
+    if not free_vars(loop.extent):
+        extent = size_code(loop.extent)
+
+        def rectangular(sizes: Mapping[str, int], bounds: dict[str, tuple[int, int]]) -> int:
+            trips = max(extent(sizes), 0)
+            bounds[var] = (0, max(trips - 1, 0))
+            return trips * inner(sizes, bounds)
+
+        return rectangular
+
+    def ragged(sizes: Mapping[str, int], bounds: dict[str, tuple[int, int]]) -> int:
+        trips = max(index_bounds(loop.extent, {**bounds, **{n: (v, v) for n, v in sizes.items()}})[1], 0)
+        bounds[var] = (0, max(trips - 1, 0))
+        return trips * inner(sizes, bounds)
+
+    return ragged

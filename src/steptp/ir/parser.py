@@ -10,6 +10,7 @@ from steptp.errors import LeirError, Place
 from steptp.ir.checks import check
 from steptp.ir.checks_exprs import MAX_NEST
 from steptp.ir.exprparser import DTYPES, ExprParser, suggest
+from steptp.ir.extents import indexed_dimension
 from steptp.ir.lexer import MAX_NAME, RESERVED, Tokens, tokenize
 from steptp.ir.nodes import Body, Buffer, Expr, If, Loop, Path, Program, Size, SizeDecl, Stmt, Store, Var
 from steptp.ir.ops import REDUCERS
@@ -23,7 +24,7 @@ __all__ = ["parse", "parse_expr", "parse_unchecked", "place_of"]
 _LOOPS = {k.value: k for k in LoopKind}
 _SCOPES = {s.value: s for s in Scope if s is not Scope.GLOBAL}
 _ASSIGN: dict[str, str | None] = {"=": None, **{row.token: name for name, row in REDUCERS.items()}}
-_HEADER = ("size", "where", "in", "out", "tmp")
+_HEADER = ("size", "in", "out", "tmp")
 _AFTER_LOW = frozenset({"..", "+", "-", "*", "//", "%", "("})
 _STATEMENT_HINT = "statements look like: for i:N j:M X[i,j] = Y[j,i]"
 
@@ -32,7 +33,8 @@ _STATEMENT_HINT = "statements look like: for i:N j:M X[i,j] = Y[j,i]"
 class _LoopHead:
     kind: LoopKind
     var: str
-    extent: Expr
+    extent: Expr | None  # left out: the dimension that the variable indexes
+    at: int
 
 
 _Head: TypeAlias = Union[_LoopHead, Expr]  # a loop, or the condition of a guard
@@ -84,22 +86,27 @@ class _Parser(ExprParser):
         self.spans: dict[Path, tuple[int, int]] = {}
         self.declared: dict[str, int] = {}  # sizes and buffers → token of the declaration
         self.level = 0
+        self.dtype: DType | None = None  # of the declaration before
+        self.size_decls: list[SizeDecl] = []
+        self.shapes: dict[str, tuple[Expr, ...]] = {}
 
     # header
 
     def program(self) -> Program:
-        sizes: tuple[SizeDecl, ...] = ()
         constraints: tuple[Expr, ...] = ()
         groups: dict[str, tuple[Buffer, ...]] = {}
         done = -1
-        while (word := self.kinds[self.pos]) in _HEADER:
-            if (place := _HEADER.index(word)) <= done:
-                message = f"a second '{word}' line" if place == done or word in groups else f"'{word}' stands after '{_HEADER[done]}'"
-                self.fail("syntax-order", message, self.pos, hint="the order is size, where, in, out, tmp, one line each")
+        seen: set[str] = set()
+        while (word := self.kinds[self.pos]) in _HEADER or word == "where":
+            place = done if word == "where" else _HEADER.index(word)  # constraints may stand on any header line
+            if word in seen or place < done:
+                message = f"a second '{word}' line" if word in seen else f"'{word}' stands after '{_HEADER[done]}'"
+                self.fail("syntax-order", message, self.pos, hint="the order is size, in, out, tmp, one line each, and one 'where' line")
             done = place
+            seen.add(word)
             self.pos += 1
             if word == "size":
-                sizes = self._sizes()
+                self._sizes()
             elif word == "where":
                 constraints = self._constraints()
             else:
@@ -108,7 +115,7 @@ class _Parser(ExprParser):
         body = self._block(())
         if self.kinds[self.pos] != "eof":
             self.fail("syntax-indent", "this indentation matches no open block", self.pos)
-        program = Program(sizes, groups.get("in", ()), groups.get("out", ()), body, groups.get("tmp", ()), constraints)
+        program = Program(tuple(self.size_decls), groups.get("in", ()), groups.get("out", ()), body, groups.get("tmp", ()), constraints)
         where = {name: (at, at + 1) for name, at in self.declared.items()}
         program._cache["source"] = SourceMap(self.tokens.source, self.tokens.filename, self._offsets(self.spans), self._offsets(where))
         return program
@@ -141,28 +148,30 @@ class _Parser(ExprParser):
         self.pos += 1
         return text
 
-    def _sizes(self) -> tuple[SizeDecl, ...]:
-        out: list[SizeDecl] = []
+    def _sizes(self) -> None:
         while self.kinds[self.pos] not in ("newline", "eof", ","):
-            at = self.pos
-            name = self.new_name("a size")
-            self.expect("=", f"the name of size {name}", hint="sizes look like N=64")
-            start = self.pos
-            expr = self.index(f"size {name}")
-            plain = self.pos == start + 1 and self.kinds[start] == "num"
-            try:
-                value = eval_index(expr, self.sizes)
-            except LeirError as err:
-                self.fail(err.code, err.message, start, self.pos)
-            if value < 0 or value >= 1 << 63:
-                self.fail("check-size", f"size {name} is {value if abs(value) < 1 << 64 else 'huge'}: a size is between 0 and 2^63-1", start, self.pos)
-            out.append(SizeDecl(name, value, None if plain else expr))
-            self.sizes[name] = value
-            self.names[name] = Size(name)
-            self.declared[name] = at
-        if not out:
+            self._size()
+        if not self.size_decls:
             self.fail("syntax-expected", "expected a size after 'size'", self.pos, hint="sizes look like N=64")
-        return tuple(out)
+
+    def _size(self) -> Size:
+        at = self.pos
+        name = self.new_name("a size")
+        self.expect("=", f"the name of size {name}", hint="sizes look like N=64")
+        start = self.pos
+        expr = self.index(f"size {name}")
+        plain = self.pos == start + 1 and self.kinds[start] == "num"
+        try:
+            value = eval_index(expr, self.sizes)
+        except LeirError as err:
+            self.fail(err.code, err.message, start, self.pos)
+        if value < 0 or value >= 1 << 63:
+            self.fail("check-size", f"size {name} is {value if abs(value) < 1 << 64 else 'huge'}: a size is between 0 and 2^63-1", start, self.pos)
+        self.size_decls.append(SizeDecl(name, value, None if plain else expr))
+        self.sizes[name] = value
+        self.names[name] = made = Size(name)
+        self.declared[name] = at
+        return made
 
     def _constraints(self) -> tuple[Expr, ...]:
         out: list[Expr] = []
@@ -181,20 +190,21 @@ class _Parser(ExprParser):
 
     def _declarations(self, word: str) -> tuple[Buffer, ...]:
         out: list[Buffer] = []
-        dtype: DType | None = None
         while self.kinds[self.pos] not in ("newline", "eof", ","):
             at = self.pos
             name = self.new_name("an array")
             if (stated := DTYPES.get(self.texts[self.pos])) is not None:
-                dtype = stated
+                self.dtype = stated
                 self.pos += 1
             elif self.kinds[self.pos] == "name":
                 word = self.texts[self.pos]
                 self.fail("type-dtype", f"no dtype named {word}", self.pos, hint=suggest(word, DTYPES) or f"dtypes: {', '.join(DTYPES)}")
-            elif dtype is None:
-                self.fail("type-dtype", f"the first declaration of the line must state its dtype: {name}", at, hint=f"write {name} f32[...]")
-            out.append(self._declaration(name, dtype))
+            elif self.dtype is None:
+                self.fail("type-dtype", f"the first declaration must state its dtype: {name}", at, hint=f"write {name} f32[...]")
+            assert self.dtype is not None
+            out.append(self._declaration(name, self.dtype))
             self.buffers[name] = out[-1]
+            self.shapes[name] = out[-1].shape
             self.declared[name] = at
         if not out:
             self.fail("syntax-expected", f"expected a declaration after '{word}'", self.pos, hint="declarations look like X f32[N,M]")
@@ -203,11 +213,12 @@ class _Parser(ExprParser):
     def _declaration(self, name: str, dtype: DType) -> Buffer:
         self.expect("[", f"the name and dtype of {name}", hint="a scalar is declared as X f32[]")
         shape: list[Expr] = []
-        if self.kinds[self.pos] != "]":
-            shape.append(self.index(f"a dimension of {name}"))
-            while self.kinds[self.pos] == ",":
-                self.pos += 1
-                shape.append(self.index(f"a dimension of {name}"))
+        while shape or self.kinds[self.pos] != "]":
+            is_new = self.kinds[self.pos] == "name" and self.kinds[self.pos + 1] == "="
+            shape.append(self._size() if is_new else self.index(f"a dimension of {name}"))
+            if self.kinds[self.pos] != ",":
+                break
+            self.pos += 1
         self.expect("]", f"the shape of {name}")
         scope = _SCOPES.get(self.texts[self.pos], Scope.GLOBAL)
         if scope is not Scope.GLOBAL:
@@ -262,9 +273,16 @@ class _Parser(ExprParser):
         for name in added:
             del self.names[name]
         for head in reversed(heads):
-            body = (Loop(head.var, head.extent, body, head.kind, tmps) if isinstance(head, _LoopHead) else If(head, body),)
+            body = (Loop(head.var, self._extent(head, body), body, head.kind, tmps) if isinstance(head, _LoopHead) else If(head, body),)
             tmps = ()
         return body[0]
+
+    def _extent(self, head: _LoopHead, body: Body) -> Expr:
+        extent = head.extent if head.extent is not None else indexed_dimension(head.var, body, self.shapes)
+        if extent is None:
+            hint = f"write {head.var}:N"
+            self.fail("syntax-extent", f"nothing gives loop {head.var} its extent: it is no index on its own anywhere in its body", head.at, hint=hint)
+        return extent
 
     def _enter(self, at: int) -> None:
         self.level += 1
@@ -275,17 +293,19 @@ class _Parser(ExprParser):
         word = self.texts[self.pos]
         self.pos += 1
         first = True
-        while first or (self.kinds[self.pos] == "name" and self.kinds[self.pos + 1] == ":"):
+        while first or (self.kinds[self.pos] == "name" and self.kinds[self.pos + 1] != "["):
             first = False
             start = self.pos
             var = self.new_name(f"the variable of a '{word}' loop")
-            self.expect(":", f"loop variable {var}", hint=f"loops look like {word} i:N")
-            extent = self.index(f"the extent of loop {var}")
+            extent: Expr | None = None
+            if self.kinds[self.pos] == ":":
+                self.pos += 1
+                extent = self.index(f"the extent of loop {var}")
             self._enter(start)
             self.spans[here] = (start, self.pos)
             self.names[var] = Var(var)
             added.append(var)
-            heads.append(_LoopHead(kind, var, extent))
+            heads.append(_LoopHead(kind, var, extent, start))
             here = (*here, 0)
         return here
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from steptp.ir.nodes import Body, Buffer, Cast, Const, Expr, If, Load, Op, Path, Program, Size, SizeDecl, Stmt, Store, Var
+from steptp.ir.extents import indexed_dimension
+from steptp.ir.nodes import Body, Buffer, Cast, Const, Expr, If, Load, Loop, Op, Path, Program, Size, SizeDecl, Stmt, Store, Var
 from steptp.ir.ops import OPS, REDUCERS, OpForm, OpRule
 from steptp.ir.types import DType, Scope, literal_text
+from steptp.ir.walk import buffers, free_sizes
 
 __all__ = ["print_program", "print_expr", "print_stmt", "program_lines"]
 
@@ -18,6 +20,8 @@ _INFIX = {name: f" {name} " if name in ("and", "or") else name for name, row in 
 _PRECEDENCE = {name: row.precedence for name, row in OPS.items()}
 _SETS_DTYPE = frozenset(name for name, row in OPS.items() if row.rule in (OpRule.NUMERIC, OpRule.FLOAT, OpRule.INTEGER))
 _ATOM = 9
+COMPACT = False
+"""Whether canonical text leaves out what the parser infers: extents, repeated dtypes, and a ``size`` line for sizes that shapes can declare."""
 _Piece = tuple[str, int, bool]  # text, precedence, whether its dtype must come from the context
 
 
@@ -89,15 +93,54 @@ def _size(decl: SizeDecl) -> str:
     return f"{decl.name}={decl.value if decl.expr is None else print_expr(decl.expr, DType.I64)}"
 
 
-def _declarations(word: str, buffers: tuple[Buffer, ...]) -> str:
-    parts, last = [word], None
-    for b in buffers:
-        shape = ",".join(print_expr(s, DType.I64) for s in b.shape)
+class _Writer:
+    """State of one printing: in compact form, the dtype written last, sizes still to be declared in shapes, and shapes by buffer."""
+
+    def __init__(self, program: Program | None, compact: bool) -> None:
+        self.compact = compact and program is not None
+        self.dtype: DType | None = None
+        self.waiting: dict[str, SizeDecl] = {}
+        self.shapes: dict[str, tuple[Expr, ...]] = {}
+        if self.compact and program is not None:
+            self.shapes = {b.name: b.shape for b in buffers(program)}
+            self.waiting = {s.name: s for s in _declared_in_shapes(program)}
+
+    def dim(self, expr: Expr) -> str:
+        decl = self.waiting.pop(expr.name, None) if isinstance(expr, Size) else None
+        return _size(decl) if decl is not None else print_expr(expr, DType.I64)
+
+    def leaves_out(self, loop: Loop) -> bool:
+        """Whether the extent is the one that the parser would take for this loop."""
+        return self.compact and indexed_dimension(loop.var, loop.body, self.shapes) == loop.extent
+
+
+def _declared_in_shapes(program: Program) -> tuple[SizeDecl, ...]:
+    """The longest tail of the sizes whose first uses are whole dimensions of declarations, in the same order."""
+    met: dict[str, bool] = {}  # size → first met as a whole dimension
+    for b in (*program.inputs, *program.outputs, *program.tmps):
+        for expr in (*b.shape, *(b.range or ())):
+            if isinstance(expr, Size):
+                met.setdefault(expr.name, any(expr is s for s in b.shape))
+            for name in free_sizes(expr):
+                met.setdefault(name, False)
+    order = [name for name, whole in met.items() if whole]
+    tail: list[SizeDecl] = []
+    for decl in reversed(program.sizes):
+        if not met.get(decl.name) or (tail and order.index(decl.name) > order.index(tail[0].name)):
+            break
+        tail.insert(0, decl)
+    return tuple(tail)
+
+
+def _declarations(word: str, group: tuple[Buffer, ...], writer: _Writer) -> str:
+    parts, last = [word], writer.dtype if writer.compact else None
+    for b in group:
+        shape = ",".join(writer.dim(s) for s in b.shape)
         dtype = "" if b.dtype is last else f" {b.dtype.value}"
         scope = "" if b.scope is Scope.GLOBAL else f" {b.scope.value}"
         limits = f" {print_expr(b.range[0], DType.I64)}..{print_expr(b.range[1], DType.I64)}" if b.range else ""
         parts.append(f"{b.name}{dtype}[{shape}]{scope}{limits}")
-        last = b.dtype
+        last = writer.dtype = b.dtype
     return " ".join(parts)
 
 
@@ -110,7 +153,7 @@ def _store(stmt: Store) -> str:
     return f"{'carry ' if stmt.carry else ''}{target} {assign} {_piece(stmt.value)[0]}"
 
 
-def _block(body: Body, level: int, path: Path, out: list[str], lines: dict[Path, int]) -> None:
+def _block(body: Body, level: int, path: Path, out: list[str], lines: dict[Path, int], writer: _Writer) -> None:
     for position, first in enumerate(body):
         here: Path = (*path, position)
         parts: list[str] = []
@@ -130,7 +173,7 @@ def _block(body: Body, level: int, path: Path, out: list[str], lines: dict[Path,
             else:
                 if stmt.kind is not kind:
                     parts.append(stmt.kind.value)
-                parts.append(f"{stmt.var}:{print_expr(stmt.extent, DType.I64)}")
+                parts.append(stmt.var if writer.leaves_out(stmt) else f"{stmt.var}:{print_expr(stmt.extent, DType.I64)}")
                 kind, tmps = stmt.kind, stmt.tmps
             inner = stmt.body
             if tmps or len(inner) != 1:
@@ -138,35 +181,42 @@ def _block(body: Body, level: int, path: Path, out: list[str], lines: dict[Path,
             stmt, here = inner[0], (*here, 0)
         out.append(" " * level + " ".join(parts))
         if tmps:
-            out.append(" " * (level + 1) + _declarations("tmp", tmps))
+            out.append(" " * (level + 1) + _declarations("tmp", tmps, writer))
         if inner:
-            _block(inner, level + 1, here, out, lines)
+            _block(inner, level + 1, here, out, lines, writer)
 
 
 def print_stmt(stmt: Stmt, level: int = 0) -> str:
     """The canonical lines of one statement, without a final newline."""
     out: list[str] = []
-    _block((stmt,), level, (), out, {})
+    _block((stmt,), level, (), out, {}, _Writer(None, False))
     return "\n".join(out)
 
 
-def program_lines(program: Program) -> tuple[list[str], dict[Path, int]]:
+def program_lines(program: Program, compact: bool = COMPACT) -> tuple[list[str], dict[Path, int]]:
     """The lines of the canonical text, and the 1-based line on which each statement stands."""
     out: list[str] = []
-    if program.sizes:
-        out.append(" ".join(["size", *map(_size, program.sizes)]))
-    if program.constraints:
-        out.append("where " + ", ".join(print_expr(c) for c in program.constraints))
+    writer = _Writer(program, compact)
+    if shown := [s for s in program.sizes if s.name not in writer.waiting]:
+        out.append(" ".join(["size", *map(_size, shown)]))
+    constraints = ["where " + ", ".join(print_expr(c) for c in program.constraints)] if program.constraints else []
+    out.extend(constraints if not writer.compact else [])
     for word, group in (("in", program.inputs), ("out", program.outputs), ("tmp", program.tmps)):
         if group:
-            out.append(_declarations(word, group))
+            out.append(_declarations(word, group, writer))
+    out.extend(constraints if writer.compact else [])
     lines: dict[Path, int] = {}
-    _block(program.body, 0, (), out, lines)
+    _block(program.body, 0, (), out, lines, writer)
     return out, lines
 
 
-def print_program(program: Program) -> str:
-    """The canonical text of a program; every line ends with a newline. Kept with the program, which never changes."""
+def print_program(program: Program, compact: bool = COMPACT) -> str:
+    """The canonical text of a program; every line ends with a newline. Kept with the program, which never changes.
+
+    ``compact`` leaves out what the parser infers; both forms read back as the same program.
+    """
+    if compact is not COMPACT:
+        return "\n".join([*program_lines(program, compact)[0], ""])
     cached = program._cache.get("text")
     if isinstance(cached, str):
         return cached

@@ -1,15 +1,12 @@
 """Constructors of TIR nodes that never fold constants, so that IEEE corner cases reach LLVM as written.
 
 TVM's overloaded operators and its simplifier rewrite ``x*0`` to 0, ``x-x`` to 0 and ``x == x`` to true. The node
-constructors do not, and the pass list of ``steptp.lower.compile`` leaves the simplifier out. Infinities, NaN and -0.0 are
-written as reinterpreted bit patterns.
+constructors do not, and the pass list of ``steptp.lower.compile`` leaves the simplifier out.
 """
 
 from __future__ import annotations
 
-import math
 import os
-import struct
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -19,13 +16,12 @@ os.environ.setdefault("TVM_NUM_THREADS", str(len(os.sched_getaffinity(0))))  # T
 from tvm import tirx
 from tvm.target import codegen
 
-__all__ = ["Binder", "Expr", "Stmt", "extern", "flit", "fence", "fma", "i32", "ilit", "intrinsic", "lazy_select", "reinterpret", "select", "sequence", "tirx"]
+__all__ = ["Binder", "Expr", "Stmt", "codegen", "extern", "flit", "fence", "fma", "i32", "ilit", "intrinsic", "lazy_select", "reinterpret", "select", "sequence", "tirx"]
 
 Expr: TypeAlias = Any  # TVM's nodes carry no static types
 Stmt: TypeAlias = Any
 
 _IDS: dict[str, int] = {}
-_BITS = {"float32": ("<f", "<i", "int32"), "float64": ("<d", "<q", "int64")}
 
 
 def ilit(value: int, dtype: str) -> Expr:
@@ -43,10 +39,7 @@ def reinterpret(dtype: str, value: Expr) -> Expr:
 
 
 def flit(value: float, dtype: str) -> Expr:
-    """A float32 or float64 literal with exactly these bits."""
-    if not math.isfinite(value) or (value == 0.0 and math.copysign(1.0, value) < 0):
-        as_float, as_int, name = _BITS[dtype]
-        return reinterpret(dtype, ilit(struct.unpack(as_int, struct.pack(as_float, value))[0], name))
+    """A float32 or float64 literal."""
     return tirx.FloatImm(dtype, value)
 
 

@@ -86,7 +86,7 @@ class Ranges:
             corners = [a0 // b0, a0 // b1, a1 // b0, a1 // b1]
             return (min(corners), max(corners))
         if expr.name == "%" and b0 > 0:
-            return (a0, a1) if 0 <= a0 and a1 < b0 else (0, b1 - 1)
+            return (a0, a1) if a0 >= 0 and a1 < b0 else (0, b1 - 1)
         return None
 
     def fits32(self, expr: Expr) -> bool:

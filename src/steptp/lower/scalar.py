@@ -25,8 +25,10 @@ COMPUTE = {
 }  # fmt: skip
 STORAGE = {**COMPUTE, DType.F16: "float16", DType.BF16: "bfloat16"}
 _LIMIT = 2**31 - 1
-_LLVM_UNARY = {"sqrt": "llvm.sqrt", "floor": "llvm.floor", "ceil": "llvm.ceil", "round": "llvm.roundeven", "sin": "llvm.sin", "cos": "llvm.cos"}
-_EXTERN = {"exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "tanh": "tanh", "erf": "erf"}
+_LLVM = {
+    "abs": "llvm.fabs", "sqrt": "llvm.sqrt", "floor": "llvm.floor", "ceil": "llvm.ceil", "round": "llvm.roundeven", "sin": "llvm.sin",
+    "cos": "llvm.cos", "pow": "llvm.pow",
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -197,35 +199,40 @@ class Scalars:
         return _INT[name](*args)
 
     def _float_op(self, name: str, args: list[n.Expr], dtype: str) -> n.Expr:
-        if name == "*":
-            product = n.tirx.Mul(*args)
-            return product if self.fma or self.cuda else n.fence(product, dtype)
         if name in _FLOAT:
             return _FLOAT[name](*args)
         if name == "neg":
             return n.tirx.Mul(args[0], n.tirx.FloatImm(dtype, -1.0))
+        if name == "*" and (self.fma or self.cuda):
+            return n.tirx.Mul(*args)
         if name in ("max", "min"):
             return self._extreme(name, args, dtype)
         if self.cuda:
             return vecmath.cuda_call(name, dtype, args)
-        if name == "abs":
-            return n.intrinsic("llvm.fabs", dtype, args[0])
-        if name in _LLVM_UNARY:
-            return n.intrinsic(_LLVM_UNARY[name], dtype, args[0])
-        if name == "rsqrt":
-            return n.tirx.Div(n.flit(1.0, dtype), n.intrinsic("llvm.sqrt", dtype, args[0]))
-        if name == "pow":
-            return n.intrinsic("llvm.pow", dtype, *args)
-        if dtype == "float32" and self.math == "vector":
+        if name in vecmath.FUNCTIONS and dtype == "float32" and self.math == "vector":
             return vecmath.FUNCTIONS[name](args[0], self.binder())
         if name == "sigmoid":
             return self._sigmoid(args[0], dtype)
-        return n.extern(_EXTERN[name] + ("f" if dtype == "float32" else ""), dtype, args[0])
+        return self.named(self._call(name, args, dtype), dtype)
+
+    def _call(self, name: str, args: list[n.Expr], dtype: str) -> n.Expr:
+        if name == "*":
+            return n.fence(n.tirx.Mul(*args), dtype)
+        if name in _LLVM:
+            return n.intrinsic(_LLVM[name], dtype, *args)
+        if name == "rsqrt":
+            return n.tirx.Div(n.flit(1.0, dtype), n.intrinsic("llvm.sqrt", dtype, args[0]))
+        return n.extern(name + ("f" if dtype == "float32" else ""), dtype, args[0])
+
+    def named(self, value: n.Expr, dtype: str) -> n.Expr:
+        """The value under a name: a TVM pass visits nested calls twice at every level."""
+        bind = self.binder()
+        return bind.close(bind(value, dtype))
 
     def _extreme(self, name: str, args: list[n.Expr], dtype: str) -> n.Expr:
         """max or min: NaN if either side is NaN, and -0 < +0, so that the order of a reduction does not matter."""
         if not self.cuda and not isinstance(args[1], n.tirx.FloatImm):
-            return n.intrinsic("llvm.maximum" if name == "max" else "llvm.minimum", dtype, *args)
+            return self.named(n.intrinsic("llvm.maximum" if name == "max" else "llvm.minimum", dtype, *args), dtype)
         bind = self.binder()
         a = bind(args[0], dtype)
         if self.cuda:
@@ -275,7 +282,7 @@ class Scalars:
             wide = value if source is DType.F64 else n.tirx.Cast("float64", value)
             return self._rounded(vecmath.round_to_odd(wide, self.binder()), target)
         value = n.tirx.Cast(out, value) if COMPUTE[source] != out else value
-        exact = source is target or source in (DType.BOOL, DType.I8) and target is not DType.F32 or target in (DType.F32, DType.F64)
+        exact = source is target or (source in (DType.BOOL, DType.I8) and target is not DType.F32) or target in (DType.F32, DType.F64)
         return self._rounded(value, target, exact=exact)
 
 

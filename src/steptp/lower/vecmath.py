@@ -40,9 +40,10 @@ def _c(value: float) -> n.Expr:
     return n.flit(value, F)
 
 
-def _horner(coefficients: tuple[float, ...], x: n.Expr) -> n.Expr:
+def _horner(coefficients: tuple[float, ...], x: n.Expr, bind: n.Binder) -> n.Expr:
+    """The polynomial at ``x``; each step gets a name, because a TVM pass visits nested calls twice at every level."""
     first, *rest = reversed(coefficients)
-    return reduce(lambda acc, c: n.fma(acc, x, _c(c)), rest, _c(first))
+    return reduce(lambda acc, c: bind(n.fma(acc, x, _c(c)), F), rest, _c(first))
 
 
 def _isnan(x: n.Expr) -> n.Expr:
@@ -71,7 +72,8 @@ def _reduced(x: n.Expr, bind: n.Binder) -> tuple[n.Expr, n.Expr]:
     shifted = bind(n.fma(x, _c(_LOG2E), _c(_MAGIC)), F)
     whole = bind(n.tirx.Sub(shifted, _c(_MAGIC)), F)
     k = bind(n.tirx.Sub(_bits(shifted), n.i32(0x4B400000)), "int32")
-    r = bind(n.fma(whole, _c(-_LN2_LOW), n.fma(whole, _c(-_LN2_HIGH), x)), F)
+    high = bind(n.fma(whole, _c(-_LN2_HIGH), x), F)
+    r = bind(n.fma(whole, _c(-_LN2_LOW), high), F)
     return k, r
 
 
@@ -85,10 +87,10 @@ def _clamped(x: n.Expr, low: float, high: float, bind: n.Binder) -> n.Expr:
 def _exp_core(x: n.Expr, bind: n.Binder) -> n.Expr:
     x = _clamped(x, -105.0, 89.5, bind)
     k, r = _reduced(x, bind)
-    tail = n.fma(_horner(_EXP, r), n.tirx.Mul(r, r), r)
+    tail = bind(n.fma(_horner(_EXP, r, bind), n.tirx.Mul(r, r), r), F)
     near = bind(n.tirx.Add(tail, _c(1.0)), F)
     half = bind(n.tirx.shift_right(k, n.i32(1)), "int32")
-    return n.fence(n.tirx.Mul(n.tirx.Mul(near, _power_of_two(half)), _power_of_two(n.tirx.Sub(k, half))), F)
+    return bind(n.fence(n.tirx.Mul(n.tirx.Mul(near, _power_of_two(half)), _power_of_two(n.tirx.Sub(k, half))), F), F)
 
 
 def exp(x: n.Expr, bind: n.Binder) -> n.Expr:
@@ -99,9 +101,10 @@ def exp(x: n.Expr, bind: n.Binder) -> n.Expr:
 def _expm1_core(x: n.Expr, bind: n.Binder) -> n.Expr:
     limited = _clamped(x, -30.0, 88.9, bind)
     k, r = _reduced(limited, bind)
-    p = bind(n.fma(_horner(_EXPM1, r), n.tirx.Mul(r, r), r), F)
+    p = bind(n.fma(_horner(_EXPM1, r, bind), n.tirx.Mul(r, r), r), F)
     scale = bind(_power_of_two(n.tirx.Sub(k, n.i32(1))), F)  # half of 2**k, so that k = 128 stays finite
-    big = n.fence(n.tirx.Mul(n.fma(p, scale, n.tirx.Sub(scale, _c(0.5))), _c(2.0)), F)
+    halved = bind(n.fma(p, scale, n.tirx.Sub(scale, _c(0.5))), F)
+    big = n.fence(n.tirx.Mul(halved, _c(2.0)), F)
     small = n.tirx.LT(_abs(x), _c(2.0**-30))
     return n.select(small, x, n.select(n.tirx.EQ(k, n.i32(0)), p, big))
 
@@ -125,9 +128,10 @@ def _log_parts(x: n.Expr, bind: n.Binder) -> tuple[n.Expr, n.Expr]:
 def _log_sum(e: n.Expr, f: n.Expr, bind: n.Binder) -> n.Expr:
     """log(2**e * (1+f))."""
     square = bind(n.tirx.Mul(f, f), F)
-    cubic = n.tirx.Mul(n.tirx.Mul(f, square), _horner(_LOG, f))
-    rest = n.fma(e, _c(_LN2_LOW), n.fma(square, _c(-0.5), n.fence(cubic, F)))
-    return n.fma(e, _c(_LN2_HIGH), n.tirx.Add(f, n.fence(rest, F)))
+    cubic = bind(n.fence(n.tirx.Mul(n.tirx.Mul(f, square), _horner(_LOG, f, bind)), F), F)
+    curved = bind(n.fma(square, _c(-0.5), cubic), F)
+    rest = bind(n.fma(e, _c(_LN2_LOW), curved), F)
+    return bind(n.fma(e, _c(_LN2_HIGH), n.tirx.Add(f, rest)), F)
 
 
 def _log_special(x: n.Expr, result: n.Expr) -> n.Expr:
@@ -152,10 +156,10 @@ def log1p(x: n.Expr, bind: n.Binder) -> n.Expr:
     e, f = _log_parts(u, bind)
     lost = n.select(n.tirx.LT(x, _c(1.0)), n.tirx.Sub(x, n.tirx.Sub(u, _c(1.0))), n.tirx.Sub(_c(1.0), n.tirx.Sub(u, x)))
     unscaled = n.tirx.EQ(e, _c(0.0))
-    finite = n.select(n.tirx.LT(u, _c(2.0**60)), n.tirx.Div(lost, u), _c(0.0))
+    finite = bind(n.select(n.tirx.LT(u, _c(2.0**60)), n.tirx.Div(lost, u), _c(0.0)), F)
     f = bind(n.select(unscaled, x, f), F)
     main = _log_sum(e, f, bind)
-    result = bind(n.select(unscaled, main, n.tirx.Add(main, n.fence(finite, F))), F)
+    result = bind(n.select(unscaled, main, n.tirx.Add(main, finite)), F)
     small = n.tirx.LT(_abs(x), _c(2.0**-26))
     return bind.close(n.select(small, x, _log_special(u, result)))
 
@@ -165,7 +169,7 @@ def tanh(x: n.Expr, bind: n.Binder) -> n.Expr:
     x = bind(x, F)
     size = bind(_abs(x), F)
     square = bind(n.tirx.Mul(x, x), F)
-    near = n.fma(n.tirx.Mul(square, x), _horner(_TANH, square), x)
+    near = n.fma(n.tirx.Mul(square, x), _horner(_TANH, square, bind), x)
     e = bind(_exp_core(n.tirx.Mul(size, _c(2.0)), bind), F)
     far = n.tirx.Sub(_c(1.0), n.tirx.Div(_c(2.0), n.tirx.Add(e, _c(1.0))))
     return bind.close(_with_sign(n.select(n.tirx.LT(size, _c(0.56)), near, far), x))
@@ -184,10 +188,10 @@ def erf(x: n.Expr, bind: n.Binder) -> n.Expr:
     x = bind(x, F)
     size = bind(_abs(x), F)
     square = bind(n.tirx.Mul(x, x), F)
-    near = n.fma(x, _horner(_ERF, square), x)
+    near = n.fma(x, _horner(_ERF, square, bind), x)
     limited = bind(n.select(n.tirx.GT(size, _c(4.0)), _c(4.0), size), F)
-    p = bind(_horner(_ERFC, limited), F)
-    far = n.tirx.Sub(_c(1.0), n.fence(_exp_core(n.tirx.Mul(p, _c(-1.0)), bind), F))
+    p = bind(_horner(_ERFC, limited, bind), F)
+    far = n.tirx.Sub(_c(1.0), _exp_core(n.tirx.Mul(p, _c(-1.0)), bind))
     return bind.close(n.select(n.tirx.LT(size, _c(0.93)), near, _with_sign(far, x)))
 
 
@@ -216,8 +220,8 @@ def round_to_odd(x: n.Expr, bind: n.Binder) -> n.Expr:
     back = bind(n.tirx.Cast("float64", y), "float64")
     exact = n.tirx.Or(n.tirx.EQ(back, x), _isnan(x))
     bits = bind(_bits(y), "int32")
-    fabs = [n.intrinsic("llvm.fabs", "float64", v) for v in (back, x)]
-    truncated = n.select(n.tirx.GT(*fabs), n.tirx.Sub(bits, n.i32(1)), bits)
+    beyond = n.select(n.tirx.LT(x, n.flit(0.0, "float64")), n.tirx.LT(back, x), n.tirx.GT(back, x))
+    truncated = n.select(beyond, n.tirx.Sub(bits, n.i32(1)), bits)
     odd = n.reinterpret(F, n.tirx.bitwise_or(truncated, n.i32(1)))
     return bind.close(n.select(exact, y, odd))
 

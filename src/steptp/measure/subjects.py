@@ -98,20 +98,23 @@ def measure_pair(
     options: TimingOptions,
     *,
     child_inputs: Mapping[str, Array] | None = None,
-    clock: Clock = time.perf_counter_ns,
+    clock: Clock | None = None,
 ) -> PairedTiming:
-    """Time two built programs on the same inputs. When either uses threads no other worker of the pool runs meanwhile.
+    """Time two built programs on the same inputs.
 
+    Serial programs are timed by the thread's CPU clock, which stands still while the host gives the core to someone else.
+    When either program uses threads both are timed by the wall clock, and no other worker of the pool runs meanwhile.
     Raises :class:`TimingError` (outputs that change) and ``KeyError`` (a missing input).
     """
     subjects = BuiltSubject(parent, inputs), BuiltSubject(child, inputs if child_inputs is None else child_inputs)
     threads = max((b.threads for b in (parent, child) if uses_threads(b.program)), default=1)
     if threads == 1:
-        timing = time_pair(*subjects, options, clock)
+        timing = replace(time_pair(*subjects, options, clock or time.thread_time_ns), clock="thread" if clock is None else "given")
     else:
         parent.configure()
         with exclusive() as alone:
-            timing = replace(time_pair(*subjects, options, clock), threads=threads, exclusive=alone)
+            timing = time_pair(*subjects, options, clock or time.perf_counter_ns)
+        timing = replace(timing, clock="wall" if clock is None else "given", threads=threads, exclusive=alone)
     for subject in subjects:
         subject.check()
     return timing

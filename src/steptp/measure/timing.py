@@ -13,7 +13,7 @@ import math
 import random
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Protocol, TypeAlias
 
 from steptp.ir.seeds import derive_seed
@@ -38,8 +38,9 @@ class Subject(Protocol):
 class TimingOptions:
     """How to time.
 
-    ``sample_ns``: a sample repeats the call until about this long. ``rounds``, ``max_rounds``: fewest and most rounds.
-    ``budget_s``: wall seconds after which no further round starts (once the fewest are done; five rounds when even those would
+    ``sample_ns``: a sample repeats the call until about this long. ``rounds``, ``max_rounds``: fewest and most rounds, of at most ``pairs``
+    pairs each (fewer when the fewest rounds would take more than a quarter of the budget).
+    ``budget_s``: seconds after which no further round starts (once the fewest are done; five rounds when even those would
     take four times the budget). ``confidence`` of the interval. ``margin``: relative difference that two builds of one program can show
     (:func:`steptp.measure.margin.host_margin`). ``precision``: stop when the interval's half width is below this. ``cache``:
     ``warm`` as the previous call left it, ``cold`` after writing ``flush_bytes``.
@@ -61,7 +62,8 @@ class TimingOptions:
 @dataclass(frozen=True, slots=True)
 class PairedTiming:
     """What was measured. ``parent_ns`` and ``child_ns`` are the raw samples, nanoseconds a call, in the order taken, paired by position;
-    ``round_pairs`` says how many pairs each round had. ``exclusive``: no other worker ran meanwhile."""
+    ``round_pairs`` says how many pairs each round had. ``clock``: ``thread`` (CPU time of one thread) or ``wall``; ``seconds`` is by the same
+    clock. ``exclusive``: no other worker ran meanwhile."""
 
     parent_ns: tuple[float, ...]
     child_ns: tuple[float, ...]
@@ -80,7 +82,7 @@ class PairedTiming:
     seconds: float
     threads: int = 1
     exclusive: bool = False
-    notes: dict[str, object] = field(default_factory=dict)
+    clock: str = "given"
 
     @property
     def parent_us(self) -> float:
@@ -170,7 +172,7 @@ def time_pair(parent: Subject, child: Subject, options: TimingOptions, clock: Cl
             counts = [_calibrate(c, options, clock) for c in calls]
             repeats = counts[0][0], counts[1][0]
             pair_ns = sum(n * t for n, t in counts)
-            pairs = max(1, min(options.pairs, int(options.budget_s * 1e9 / options.rounds / pair_ns)))
+            pairs = max(1, min(options.pairs, int(options.budget_s * 1e9 / (4 * options.rounds) / pair_ns)))
         elif pair_ns < 2 * _LONG_NS:  # placing the buffers has touched them: long calls need no warm-up
             for call in calls if rng.random() < 0.5 else calls[::-1]:
                 call()

@@ -56,7 +56,7 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TaskResult(Generic[R]):
     """How a task ended. ``value`` is set only for ``status == "ok"``.
 

@@ -28,6 +28,7 @@ _TYPES = {
     "dec": r"\d+\.\d\d",
     "free": r".*?",
     "word": r"[a-z]+",
+    "dims": r"\d+(?:x\d+)*",
 }
 
 # kind: sentences, where <slot:type> stands for a value
@@ -118,6 +119,58 @@ _SENTENCES: dict[str, tuple[str, ...]] = {
     "reads_replaced": ("Reads of <buffer:name> replaced by its expression: <count:n>.", "The expression of <buffer:name> replaces <count:n> reads of it."),
     "unchanged_between": ("Nothing after <first:place> and up to <second:place> writes <buffers:names>.", "<buffers:names>: no write after <first:place> and up to <second:place>."),
     "buffer_removed": ("The temporary <name:name> of <elements:n> <dtype:name> elements goes.", "<name:name> and its <elements:n> elements of <dtype:name> are no longer declared."),
+    "named": (
+        "The new temporary <name:name> holds `<text:code>`.",
+        "`<text:code>` is stored into the new temporary <name:name>.",
+    ),
+    "occurs": (
+        "From <at:place> on, `<text:code>` occurs <count:n> times.",
+        "`<text:code>` occurs <count:n> times in the store at <at:place> and those right behind it.",
+    ),
+    "not_written_in": (
+        "The nest at <at:place> writes none of <buffers:names>.",
+        "None of <buffers:names> is written in the nest at <at:place>.",
+    ),
+    "same_value": (
+        "The nests at <first:place> and <second:place> compute equal values into <other:name> and <buffer:name>.",
+        "<buffer:name>, computed at <second:place>, equals <other:name>, computed at <first:place>.",
+    ),
+    "reads_renamed": (
+        "Reads of <buffer:name> that become reads of <other:name>: <count:n>.",
+        "<count:n> reads of <buffer:name> now read <other:name>.",
+    ),
+    "running_maximum": (
+        "Over <loop:name>, <buffer:name> is the maximum of `<text:code>` and <sum:name> the sum of its exponentials, the maximum subtracted.",
+        "<sum:name> sums the exponentials of `<text:code>` minus its maximum <buffer:name> over <loop:name>.",
+    ),
+    "rescaled": (
+        "When the maximum moves to <peak:name>, <sum:name> is scaled by the exponential of the difference, or 1 where there is none.",
+        "<sum:name> is scaled by the exponential of the old maximum minus <peak:name>, by 1 where the two are equal.",
+    ),
+    "dimensions": (
+        "The dimensions of <buffer:name> turn from <old:dims> to <new:dims>.",
+        "<buffer:name> is stored as <new:dims> instead of <old:dims>.",
+    ),
+    "accesses_rewritten": (
+        "Accesses to <buffer:name> that are rewritten: <count:n>.",
+        "All <count:n> accesses to <buffer:name> are rewritten.",
+    ),
+    "region_copied": (
+        "Each iteration of loop <loop:name> at <at:place> first copies what it reads of <buffer:name> into <into:name>.",
+        "<into:name> holds the part of <buffer:name> that an iteration of loop <loop:name> at <at:place> reads.",
+    ),
+    "not_written_under": (
+        "Nothing under loop <loop:name> at <at:place> writes <buffer:name>.",
+        "<buffer:name> is not written under loop <loop:name> at <at:place>.",
+    ),
+    "accumulates_in": (
+        "Under loop <loop:name> at <at:place>, <into:name> accumulates in place of <buffer:name>.",
+        "<into:name> takes the place of <buffer:name> as accumulator under loop <loop:name> at <at:place>.",
+    ),
+    "written_back": (
+        "Behind it <elements:n> elements of <buffer:name> are stored once.",
+        "One store each writes <elements:n> elements of <buffer:name> back.",
+    ),
     "partial_accumulators": (
         "Each element of <buffer:name> gets <copies:n> partial accumulators of <terms:n> terms.",
         "<copies:n> partial accumulators of <terms:n> terms serve each element of <buffer:name>.",

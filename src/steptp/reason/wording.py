@@ -143,6 +143,22 @@ WORDING: dict[str, tuple[str, ...]] = {
         "Nothing after {first} and up to {second} writes {buffers}.",
         "{buffers}: no write after {first} and up to {second}.",
     ),
+    "named": ("The new temporary {name} holds `{text}`.", "`{text}` is stored into the new temporary {name}."),
+    "occurs": ("From {at} on, `{text}` occurs {count} times.", "`{text}` occurs {count} times in the store at {at} and those right behind it."),
+    "not_written_in": ("The nest at {at} writes none of {buffers}.", "None of {buffers} is written in the nest at {at}."),
+    "same_value": (
+        "The nests at {first} and {second} compute equal values into {other} and {buffer}.",
+        "{buffer}, computed at {second}, equals {other}, computed at {first}.",
+    ),
+    "reads_renamed": ("Reads of {buffer} that become reads of {other}: {count}.", "{count} reads of {buffer} now read {other}."),
+    "running_maximum": (
+        "Over {loop}, {buffer} is the maximum of `{text}` and {sum} the sum of its exponentials, the maximum subtracted.",
+        "{sum} sums the exponentials of `{text}` minus its maximum {buffer} over {loop}.",
+    ),
+    "rescaled": (
+        "When the maximum moves to {peak}, {sum} is scaled by the exponential of the difference, or 1 where there is none.",
+        "{sum} is scaled by the exponential of the old maximum minus {peak}, by 1 where the two are equal.",
+    ),
     # cost
     "parallel_iterations": (
         "{iterations} iterations of loop {loop} at {at} can run at once.",
@@ -160,6 +176,18 @@ WORDING: dict[str, tuple[str, ...]] = {
     # memory
     "buffer_added": ("The temporary {name} of {elements} {dtype} elements is new.", "A new temporary {name} holds {elements} elements of {dtype}."),
     "buffer_removed": ("The temporary {name} of {elements} {dtype} elements goes.", "{name} and its {elements} elements of {dtype} are no longer declared."),
+    "dimensions": ("The dimensions of {buffer} turn from {old} to {new}.", "{buffer} is stored as {new} instead of {old}."),
+    "accesses_rewritten": ("Accesses to {buffer} that are rewritten: {count}.", "All {count} accesses to {buffer} are rewritten."),
+    "region_copied": (
+        "Each iteration of loop {loop} at {at} first copies what it reads of {buffer} into {into}.",
+        "{into} holds the part of {buffer} that an iteration of loop {loop} at {at} reads.",
+    ),
+    "not_written_under": ("Nothing under loop {loop} at {at} writes {buffer}.", "{buffer} is not written under loop {loop} at {at}."),
+    "accumulates_in": (
+        "Under loop {loop} at {at}, {into} accumulates in place of {buffer}.",
+        "{into} takes the place of {buffer} as accumulator under loop {loop} at {at}.",
+    ),
+    "written_back": ("Behind it {elements} elements of {buffer} are stored once.", "One store each writes {elements} elements of {buffer} back."),
     "partial_accumulators": (
         "Each element of {buffer} gets {copies} partial accumulators of {terms} terms.",
         "{copies} partial accumulators of {terms} terms serve each element of {buffer}.",

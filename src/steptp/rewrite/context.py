@@ -14,6 +14,7 @@ from steptp.ir.walk import Visit, buffers, fresh_name, visit
 from steptp.rewrite.base import NotApplicable
 
 if TYPE_CHECKING:
+    from steptp.analysis import Dependence
     from steptp.analysis.model import Model
     from steptp.rewrite.legality import Legality
 
@@ -179,6 +180,13 @@ class Context:
         from steptp.rewrite.legality import Legality
 
         return Legality(self)
+
+    @cached_property
+    def dependences(self) -> tuple[Dependence, ...]:
+        """Every dependence as an exact relation (:func:`steptp.analysis.dependences`); dearer than :attr:`legality`."""
+        from steptp.analysis import dependences
+
+        return dependences(self.program)
 
     def owner_names(self, path: Path) -> tuple[str, ...]:
         """Variables of the loops around ``path``, outermost first."""

@@ -59,8 +59,9 @@ class _Pair:
     def __init__(self, a: Access, b: Access, common: int) -> None:
         self.common = common
         sa, sb = a.statement, b.statement
-        self.high_a = {v: max(high, 0) for v, (_, high) in sa.intervals.items()}
-        self.high_b = {v: max(high, 0) for v, (_, high) in sb.intervals.items()}
+        # loops that run once now may run more often at other sizes: masks keep both signs for them
+        self.high_a = {v: max(high, 1) for v, (_, high) in sa.intervals.items()}
+        self.high_b = {v: max(high, 1) for v, (_, high) in sb.intervals.items()}
         self.names = tuple(loop.var for loop in sa.loops[:common])
         self.equations: list[tuple[tuple[tuple[int, int, int], ...], int, int]] = []  # ((loop, a, b)…), low, high of the rest
         self.forced: set[int] = set()  # loops whose variable must be equal

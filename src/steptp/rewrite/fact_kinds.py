@@ -63,6 +63,13 @@ FACT_KINDS: dict[str, FactKind] = {
         _row("reads_replaced", "`count` reads of `buffer` become the expression stored in it", "child", buffer="str", count="int"),
         _row("unchanged_between", "no statement after `first` and up to `second` writes `buffers`", "parent", buffers="strs", first="str", second="str"),
         _row("independent", "within one iteration of the loops around, the statements at `first` and `second` touch no common element that one writes; `shared`: the buffers that both touch and one writes", "dependence", first="str", second="str", shared="strs"),
+        _row("named", "the child stores the expression `text` into the new temporary `name`", "child", name="str", text="str"),
+        _row("occurs", "the expression `text` occurs `count` times in the store at `at` and those right behind it", "parent", text="str", count="int", at="str"),
+        _row("not_written_in", "the nest at `at` writes none of `buffers`", "parent", buffers="strs", at="str"),
+        _row("same_value", "the nests at `first` and `second` compute equal values into `other` and `buffer`", "parent", buffer="str", other="str", first="str", second="str"),
+        _row("reads_renamed", "`count` reads of `buffer` become reads of `other`", "child", buffer="str", other="str", count="int"),
+        _row("running_maximum", "`buffer` is the maximum and `sum` the sum of exp(x-maximum) of x = `text` over `loop`", "parent", buffer="str", sum="str", loop="str", text="str"),
+        _row("rescaled", "`sum` is multiplied by exp(old maximum - `peak`), or 1 where they are equal, whenever the maximum moves", "child", sum="str", peak="str"),
         # cost
         _row("parallel_iterations", "`iterations` iterations can run at once", "parent", loop="str", at="str", iterations="int"),
         _row("stride", "moving the loop by one moves the access `access` by `elements` elements", "parent", loop="str", at="str", access="str", elements="int"),
@@ -71,6 +78,12 @@ FACT_KINDS: dict[str, FactKind] = {
         # memory
         _row("buffer_added", "the child declares the temporary `name` of `elements` elements", "child", name="str", dtype="str", elements="int"),
         _row("buffer_removed", "the child no longer declares the temporary `name` of `elements` elements", "child", name="str", dtype="str", elements="int"),
+        _row("dimensions", "`buffer`, of shape `old` in the parent (or the input it copies), has shape `new`", "child", buffer="str", old="str", new="str"),
+        _row("accesses_rewritten", "all `count` accesses to `buffer` are rewritten", "child", buffer="str", count="int"),
+        _row("region_copied", "each iteration of the loop copies what it reads of `buffer` into `into`", "child", buffer="str", into="str", loop="str", at="str"),
+        _row("not_written_under", "nothing under the loop writes `buffer`", "parent", buffer="str", loop="str", at="str"),
+        _row("accumulates_in", "under the loop `into` accumulates in place of `buffer`", "child", buffer="str", into="str", loop="str", at="str"),
+        _row("written_back", "`elements` elements of `buffer` are stored once, after the accumulation", "child", buffer="str", elements="int"),
         _row("partial_accumulators", "`copies` partial accumulators per element of `buffer`, each of `terms` terms", "child", buffer="str", copies="int", terms="int"),
     )
 }  # fmt: skip

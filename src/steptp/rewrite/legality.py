@@ -153,6 +153,18 @@ class Legality:
                 return None
         return None
 
+    def hidden_by(self, dep: Dep, order: Sequence[int]) -> str | None:
+        """A loop that runs once at the present sizes and so hides that ``order`` reverses the dependence at others."""
+        for k in order:
+            if dep.masks[k] & NEG:
+                for n in (dep.level, k):
+                    loop = self.ctx.loop(dep.loops[n] or ())
+                    if loop is not None and self.ctx.value(loop.extent) == 1:
+                        return loop.var
+            if not dep.masks[k] & ZERO:
+                return None
+        return None
+
     def carried_at(self, dep: Dep, order: Sequence[int], position: int) -> Witness | None:
         """A pair of the dependence that loop ``order[position]`` carries under the new order."""
         if any(not dep.masks[k] & ZERO for k in order[:position]):

@@ -15,7 +15,7 @@ from steptp.rewrite.exprs import children, with_children
 from steptp.rewrite.fact_kinds import fact
 
 __all__ = [
-    "tidy", "change_body", "divisibility", "tile_sizes", "accumulation_facts", "substitute_body", "add_size", "add_constraint", "quotient", "is_multiple", "fold_multiples", "drop_unused_sizes",
+    "tidy", "change_body", "divisibility", "tile_sizes", "accumulation_facts", "substitute_body", "add_size", "add_constraint", "quotient", "is_multiple", "lower_bound", "fold_multiples", "drop_unused_sizes",
     "used_sizes", "instance_map", "identity_map", "set_carry", "declares_tmps",
     "buffers_touched",
 ]  # fmt: skip
@@ -85,19 +85,23 @@ def quotient(program: Program, whole: Expr, part: Expr) -> Expr | None:
         return simplify_index(op("//", whole, part))
     out: Expr = ix(0)
     for mono, value in poly_of(whole).items():
-        term: Expr = ix(value)
-        owner = next((atom for atom in mono if any(w == atom for w in stated)), None)
-        for atom in mono:
-            if atom is owner:
-                term, owner = op("*", term, op("//", atom, part)), None
-            else:
-                term = op("*", term, atom)
-        if not any(w == atom for w in stated for atom in mono):
-            if simplify_index(op("%", term, part)) != ix(0):
-                return None
+        term = _product(value, mono)
+        if simplify_index(op("%", term, part)) == ix(0):
             term = op("//", term, part)
+        else:
+            owner = next((n for n, atom in enumerate(mono) if atom in stated), None)
+            if owner is None:
+                return None
+            term = _product(value, (*mono[:owner], op("//", mono[owner], part), *mono[owner + 1 :]))
         out = op("+", out, term)
     return simplify_index(out)
+
+
+def _product(value: int, atoms: Iterable[Expr]) -> Expr:
+    out: Expr = ix(value)
+    for atom in atoms:
+        out = op("*", out, atom)
+    return out
 
 
 def is_multiple(program: Program, whole: Expr, part: Expr) -> bool:
@@ -126,6 +130,37 @@ def add_constraint(program: Program, whole: Expr, part: Expr) -> Program:
     if is_multiple(program, whole, part):
         return program
     return program.with_(constraints=(*program.constraints, op("==", op("%", whole, part), 0)))
+
+
+def lower_bound(expr: Expr) -> int | None:
+    """A value that a size expression never goes below, whatever the sizes (0 or more; divisors 1 or more); ``None`` when none is seen."""
+    total = 0
+    for mono, value in poly_of(expr).items():
+        lows = [_atom_lower_bound(atom) for atom in mono]
+        if not mono:
+            total += value
+        elif value < 0 or any(low is None for low in lows):
+            return None
+        elif len(mono) == 1:
+            total += value * (lows[0] or 0)
+        elif any(low is not None and low < 0 for low in lows):
+            return None
+    return total
+
+
+def _atom_lower_bound(atom: Expr) -> int | None:
+    if isinstance(atom, Size):
+        return 0
+    if not isinstance(atom, Op) or atom.name not in ("//", "%", "max", "min"):
+        return None
+    lows = [lower_bound(a) for a in atom.args]
+    if atom.name == "%":
+        return 0 if lows[1] is not None and lows[1] >= 0 else None
+    if atom.name == "//":
+        top, bottom = lows
+        return None if top is None or bottom is None or bottom < 0 else min(top, 0)
+    known = [low for low in lows if low is not None]
+    return None if len(known) < (2 if atom.name == "min" else 1) else max(known) if atom.name == "max" else min(known)
 
 
 def fold_multiples(program: Program, expr: Expr) -> Expr:

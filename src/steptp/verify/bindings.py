@@ -7,13 +7,13 @@ preferred values with constraints checked as soon as their sizes are known, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from steptp.errors import LeirError
-from steptp.interp.cost import count_instances
+from steptp.interp.cost import instance_counter, size_code
 from steptp.ir.nodes import Const, Expr, Loop, Op, Program, Var
-from steptp.ir.sizes import eval_index, free_size_names, shape_of
+from steptp.ir.sizes import free_size_names
 from steptp.ir.walk import buffers, free_sizes, free_vars, stmt_exprs, subexprs, visit
 
 __all__ = ["Binding", "Bindings", "tiny_bindings", "apply_binding", "factor_pairs"]
@@ -22,8 +22,8 @@ GOALS = ("full", "tail", "short")
 _PRIMES = ((3, 5, 7, 2, 11, 13), (3, 2, 5, 4), (2, 3), (2, 1))  # plain sizes, in rounds from roomy to cramped
 _FACTORS = ((3, 2, 5, 4), (2, 3, 4), (2,), (2, 1))
 _SQUARES = ((4, 9), (4, 1), (4, 1), (1, 4))
-_MAX_NODES = 800
-_LEAF_NODES = 8  # a complete assignment costs as much as this many partial ones
+_MAX_NODES = 600
+_LEAF_NODES = 30  # most rejected assignments are too large, and a more cramped round mends that sooner than their neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,27 @@ def _square_sizes(program: Program) -> set[str]:
     }
 
 
+class _Model:
+    """What the search asks of one program at other sizes, compiled once."""
+
+    def __init__(self, program: Program) -> None:
+        self.names = free_size_names(program)
+        self.derived = [(s.name, size_code(s.expr)) for s in program.sizes if s.expr is not None]
+        self.count = instance_counter(program)
+        self.shapes = [(b.name, [size_code(d) for d in b.shape]) for b in (*program.inputs, *program.outputs)]
+
+    def at(self, values: Mapping[str, int]) -> tuple[int, list[tuple[str, list[int]]]]:
+        """Instances and interface shapes; raises :class:`LeirError` where a size expression has no value."""
+        env = {name: values[name] for name in self.names}
+        for name, code in self.derived:
+            env[name] = code(env)
+        return self.count(env), [(name, [d(env) for d in dims]) for name, dims in self.shapes]
+
+
 class _Search:
     def __init__(self, programs: tuple[Program, ...], limit: int) -> None:
         self.programs, self.limit = programs, limit
+        self.models = [_Model(p) for p in programs]
         self.real: dict[str, int] = {}
         self.derived: dict[str, Expr] = {}
         for program in programs:
@@ -113,12 +131,12 @@ class _Search:
         self.nodes = 0
         position = {name: n for n, name in enumerate(self.order)}
         last = {name: max((position[r] for r in roots), default=0) for name, roots in closure.items()}
-        self.derived_below = [[(n, e) for n, e in self.derived.items() if last[n] <= depth] for depth in range(len(self.order))]
-        self.decided_at: list[list[Expr]] = [[] for _ in self.order]
+        self.derived_below = [[(n, size_code(e)) for n, e in self.derived.items() if last[n] <= depth] for depth in range(len(self.order))]
+        self.decided_at: list[list[Callable[[Mapping[str, int]], int]]] = [[] for _ in self.order]
         for cond in dict.fromkeys(c for p in programs for c in p.constraints):
             known = [last.get(n, position.get(n, 0)) for n in free_sizes(cond)]
             if self.order:
-                self.decided_at[max(known, default=0)].append(cond)
+                self.decided_at[max(known, default=0)].append(size_code(cond))
 
     def _roots(self, name: str) -> set[str]:
         found: set[str] = set()
@@ -169,8 +187,10 @@ class _Search:
 
     def _descend(self, depth: int, taken: dict[str, int], goal: str, round_: int) -> dict[str, int] | None:
         if depth == len(self.order):
+            if self.instances(taken) is not None:
+                return dict(taken)
             self.nodes += _LEAF_NODES
-            return dict(taken) if self.instances(taken) is not None else None
+            return None
         name = self.order[depth]
         for value in self.candidates(name, goal, round_, taken):
             self.nodes += 1
@@ -186,24 +206,24 @@ class _Search:
         """Whether what the size at ``depth`` decides holds: constraints, and derived sizes of at least 1."""
         env = dict(taken)
         try:
-            for name, expr in self.derived_below[depth]:
-                env[name] = eval_index(expr, env)
+            for name, code in self.derived_below[depth]:
+                env[name] = code(env)
                 if env[name] < 1:
                     return False
-            return all(eval_index(cond, env) for cond in self.decided_at[depth])
+            return all(holds(env) for holds in self.decided_at[depth])
         except LeirError:
             return False
 
     def instances(self, values: Mapping[str, int]) -> int | None:
         """Instances of all programs, or ``None``: too many, or the programs' interfaces do not agree at these sizes."""
         total, shapes = 0, []
-        for program in self.programs:
-            try:
-                bound = apply_binding(program, values)
-                shapes.append([(b.name, shape_of(b.shape, bound)) for b in (*bound.inputs, *bound.outputs)])
-                total += count_instances(bound, bound.size_env)
-            except LeirError:
-                return None
+        try:
+            for model in self.models:
+                count, shape = model.at(values)
+                total += count
+                shapes.append(shape)
+        except LeirError:
+            return None
         if any(s != shapes[0] for s in shapes[1:]) or total > self.limit:
             return None
         return total

@@ -34,7 +34,7 @@ Timer = Callable[[Program, Program, Mapping[str, np.ndarray], int], T]
 """(parent, child, inputs, seed) → timing; a module-level function or a ``functools.partial`` of one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepTask(Generic[T]):
     """A step to check, as LEIR texts. ``tiers`` to run (all of them for a step that nothing has looked at yet); ``timer`` times a verified step."""
 
@@ -49,7 +49,7 @@ class StepTask(Generic[T]):
     regime: str = "normal"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepResult(Generic[T]):
     """The verdict, the timing of a verified step, and wall seconds by stage."""
 

@@ -38,8 +38,11 @@ def run_tier(tier: int, check: Callable[[], TierReport]) -> TierReport:
     except TimeoutError as err:
         report = _failed(tier, VerdictKind.TIMEOUT, "TimeoutError", str(err) or "out of time")
     except StepTPError as err:
-        kind = VerdictKind.BUILD_FAILED if err.code == "build-failed" else VerdictKind.MALFORMED if isinstance(err, LeirError) else VerdictKind.CRASHED
+        bad_text = isinstance(err, LeirError) and tier <= 1  # later tiers get well-formed programs: their LEIR errors are their own
+        kind = VerdictKind.BUILD_FAILED if err.code == "build-failed" else VerdictKind.MALFORMED if bad_text else VerdictKind.CRASHED
         report = _failed(tier, kind, err.code, err.message)
+        if kind is VerdictKind.CRASHED:
+            _log.warning("tier %d crashed: %s: %s", tier, err.code, err.message, exc_info=True)
     except Exception as err:  # noqa: BLE001 - the crash boundary of the verifier: a candidate must not end a run
         report = _failed(tier, VerdictKind.CRASHED, type(err).__name__, str(err))
         _log.warning("tier %d crashed: %s: %s", tier, type(err).__name__, err, exc_info=True)

@@ -81,14 +81,14 @@ class Draw:
 class LazyDraw:
     """An input of any shape, one element at a time: a table of values from the regime, spread over the elements by a hash."""
 
-    table: Draw
+    table: list[Any]
     salt: int
 
     def exact(self, flat: int) -> Any:
         """One element, row-major; the same for equal seeds, regimes and names."""
         mixed = (flat * 0x9E3779B97F4A7C15 + self.salt) & 0xFFFFFFFFFFFFFFFF
         mixed = ((mixed ^ (mixed >> 31)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
-        return self.table.exact((mixed ^ (mixed >> 29)) % _TABLE)
+        return self.table[(mixed ^ (mixed >> 29)) % _TABLE]
 
 
 def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -141,10 +141,10 @@ def _draw(program: Program, buffer: Buffer, shape: tuple[int, ...], regime: str,
         if regime in ("ties", "constant_rows", "zeros"):  # few distinct values, the ends of the range among them
             values = rng.choice(np.array([low, high - 1, int(rng.integers(low, high))]), shape)
         return Draw(buffer.dtype, np.asarray(values, dtype=np.int64))
-    values = _FLOATS[regime](rng, shape)
+    scale = float(1 << bits)
     if regime == "large" and bits == _EXACT_BITS:  # over the reals nothing overflows, and the tails of exp need digits in proportion
-        values = values * 0.25
-    numerators = np.asarray(np.rint(values * float(1 << bits)), dtype=np.int64)
+        scale *= 0.25
+    numerators = np.asarray(np.rint(_FLOATS[regime](rng, shape) * scale), dtype=np.int64)
     special = None
     if regime == "masked":
         hidden = rng.random(shape) < 0.3
@@ -168,7 +168,7 @@ def exact_inputs(program: Program, regime: str, seed: int) -> dict[str, Draw]:
 def lazy_inputs(program: Program, regime: str, seed: int) -> dict[str, LazyDraw]:
     """Inputs for demand-driven evaluation at real sizes: cheap whatever the shapes. Rows have no structure, so ``constant_rows`` and
     ``masked`` are not what they say here."""
-    return {b.name: LazyDraw(_draw(program, b, (_TABLE,), regime, seed, _EXACT_BITS), derive_seed("lazy", seed, b.name)) for b in program.inputs}
+    return {b.name: LazyDraw(_draw(program, b, (_TABLE,), regime, seed, _EXACT_BITS).exact_list(), derive_seed("lazy", seed, b.name)) for b in program.inputs}
 
 
 def float_inputs(program: Program, regime: str, seed: int) -> dict[str, np.ndarray]:

@@ -3,7 +3,9 @@
 The strategy hands over an instance map (which child store runs which parent instances). Nothing else of the strategy is
 trusted. Proven here, exactly and for all inputs at the programs' real sizes: every parent instance runs exactly once; every
 child instance evaluates the parent's operator tree on the same elements; every dependence of the parent keeps its direction,
-resets of accumulations included; and no value is lost where a temporary lives elsewhere.
+resets of accumulations included; and no value is lost where a temporary lives elsewhere. Stores of temporaries that only one
+of the programs has (inlined, split off, copied) need no entry when they are purely defined (:mod:`steptp.analysis.expand`) or only
+copied out (:mod:`steptp.analysis.promote`).
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ import time
 from steptp.analysis.affine import Frame, box, map_between
 from steptp.analysis.coverage import coverage_problem
 from steptp.analysis.equal import Place, compare_statements
+from steptp.analysis.expand import expand
 from steptp.analysis.mapping import Links, link_statements, order_of_links
 from steptp.analysis.model import Model, Statement
 from steptp.analysis.order import Order, Violation
 from steptp.analysis.problems import BudgetExceeded, budget
+from steptp.analysis.promote import is_self_copy, promote
 from steptp.analysis.storage import storage_problem
 from steptp.errors import LeirError
-from steptp.ir.nodes import Program
+from steptp.ir.nodes import Path, Program
+from steptp.ir.walk import free_vars
 from steptp.rewrite.base import Exactness, InstanceMap
 from steptp.verify.verdict import Counterexample, TierReport, VerdictKind
 
@@ -30,8 +35,11 @@ __all__ = ["tier2"]
 class _Stop(Exception):
     """The first finding that decides."""
 
-    def __init__(self, kind: VerdictKind, message: str, statement: Statement | None = None, point: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self, kind: VerdictKind, message: str, statement: Statement | None = None, point: tuple[int, ...] | None = None, *, expressions: bool = False
+    ) -> None:
         super().__init__(message)
+        self.expressions = expressions
         self.kind = kind
         self.message = message
         self.statement = statement
@@ -63,10 +71,35 @@ def tier2(parent: Program, child: Program, instances: InstanceMap, exactness: Ex
 
 
 def _prove(parent: Program, child: Program, instances: InstanceMap, exactness: Exactness, evidence: dict[str, object]) -> str:
-    before, after = Model.of(parent), Model.of(child)
+    """Directly first; where expressions differ, once more with reads of purely defined temporaries replaced by their definitions."""
     _same_sizes(parent, child)
-    for model, who in ((before, "parent"), (after, "child")):
-        _stable_guards(model, who)
+    for program, who in ((parent, "parent"), (child, "child")):
+        _stable_guards(Model.of(program), who)
+    first = _normal(parent, {e.parent for e in instances.entries})
+    second = _normal(child, {e.child for e in instances.entries})
+    try:
+        return _attempt(first, second, instances, exactness, evidence)
+    except _Stop as stop:
+        if stop.kind is not VerdictKind.NOT_EQUAL or not stop.expressions:
+            raise
+        whole = expand(first), expand(second)
+        if whole[0] is first and whole[1] is second:
+            raise
+    evidence["expanded"] = True
+    return _attempt(whole[0], whole[1], instances, exactness, evidence)
+
+
+def _normal(program: Program, linked: set[Path]) -> Program:
+    """The program without the temporaries that only stores outside of the instance map write, where they can be read through or promoted."""
+    if all(st.origin in linked for st in Model.of(program).statements):
+        return program
+    program = promote(program, linked)
+    names = frozenset(st.store.buffer for st in Model.of(program).statements if st.origin not in linked and not st.is_reset)
+    return expand(program, names) if names else program
+
+
+def _attempt(parent: Program, child: Program, instances: InstanceMap, exactness: Exactness, evidence: dict[str, object]) -> str:
+    before, after = Model.of(parent), Model.of(child)
     links = link_statements(before, after, [(e.child, e.parent, dict(e.iters)) for e in instances.entries])
     if links.problem:
         raise _Stop(VerdictKind.UNKNOWN, links.problem)
@@ -82,7 +115,7 @@ def _prove(parent: Program, child: Program, instances: InstanceMap, exactness: E
     for link in links.links:
         difference = compare_statements(link, places)
         if difference is not None:
-            raise _Stop(VerdictKind.NOT_EQUAL, difference.message, link.child, difference.point)
+            raise _Stop(VerdictKind.NOT_EQUAL, difference.message, link.child, difference.point, expressions=True)
     order = order_of_links(parent, links)
     evidence["dependences"] = order.checked
     if order.broken:
@@ -153,28 +186,41 @@ def _places(before: Model, after: Model, instances: InstanceMap) -> dict[str, Pl
 
 
 def _injective(before: Model, name: str, place: Place) -> None:
-    shape = before.declarations[name].shape
-    frame = Frame([f"d{k}" for k in range(len(shape))], before.sizes)
+    """The index map, over dimensions ``d0`` … and the parent's loops around the declaration, sends no two elements to one place.
+
+    Loops that it does not name are left to the storage check: the temporary stays private to them, or shared in order.
+    """
     assert place.indices is not None
+    shape = before.declarations[name].shape
+    user = next((st for st in before.statements if any(a.buffer == name for a in st.accesses)), None)
+    named = frozenset().union(*(free_vars(e) for e in place.indices))
+    outer = [v for v in user.vars[: before.private_depth(user, name)] if v in named] if user is not None else []
+    trips = tuple(max(user.intervals[v][1] + 1, 0) for v in outer) if user is not None else ()
+    frame = Frame([*outer, *(f"d{k}" for k in range(len(shape)))], before.sizes)
     functions = [frame.aff(e) for e in place.indices]
     relation, exact = map_between(frame, functions, [None] * len(functions))
-    if not exact or not relation.intersect_domain(box(shape)).is_injective():
+    if not exact or not relation.intersect_domain(box((*trips, *shape))).is_injective():
         raise _Stop(VerdictKind.UNKNOWN, f"the index map of {name} is not an injective quasi-affine function")
 
 
 def _dropped(before: Model, after: Model, links: Links) -> tuple[Statement, ...]:
-    """Parent statements that the child need not run: nothing that it runs reads their temporary. Others must be linked."""
+    """Parent statements that the child need not run: nothing that it runs reads their temporary.
+
+    Other statements must be linked, in the child too.
+    """
     linked = {ln.child.id for ln in links.links}
+    used = {a.buffer for st in after.statements if st.id in linked for a in st.reads} | {st.store.buffer for st in after.statements if st.id in linked}
     for st in after.statements:
-        if st.id not in linked:
-            raise _Stop(VerdictKind.UNKNOWN, f"{st.name} of the child (it writes {st.store.buffer}) stands for no store of the parent")
+        name = st.store.buffer
+        if st.id not in linked and not st.never_runs and not is_self_copy(st) and (name in used or after.declarations[name].role != "tmp"):
+            raise _Stop(VerdictKind.UNKNOWN, f"{st.name} of the child (it writes {name}) stands for no store of the parent")
     missing = [st for st in before.statements if st.id not in links.by_parent and not st.never_runs]
     read = {a.buffer for st in before.statements if st not in missing for a in st.reads if a.load is not None}
     written = {st.store.buffer for st in before.statements if st not in missing}
     out = []
     for st in missing:
         name = st.store.buffer
-        if before.declarations[name].role == "tmp" and name not in read and name not in written:
+        if is_self_copy(st) or (before.declarations[name].role == "tmp" and name not in read and name not in written):
             out.append(st)
     return tuple(out)
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from steptp.errors import LeirError
 from steptp.interp.demand import BudgetExceeded, DemandEvaluator
@@ -23,6 +22,7 @@ from steptp.interp.reals import shown
 from steptp.ir.nodes import Buffer, Program
 from steptp.ir.sizes import free_size_names, shape_of
 from steptp.verify.bindings import Binding, Bindings, apply_binding, tiny_bindings
+from steptp.verify.cache import Lru, program_key
 from steptp.verify.regimes import SPECIAL_REGIMES, exact_inputs, lazy_inputs, relevant_regimes
 from steptp.verify.samples import sample_indices
 from steptp.verify.verdict import Counterexample, TierReport, VerdictKind
@@ -32,7 +32,6 @@ __all__ = ["Budget", "tier3", "clear_cache"]
 _RESAMPLES = 2  # further seeds for a point that stays undecided
 _OTHER_BINDING_REGIMES = ("normal", "ties", "zeros")  # beyond the smallest binding
 _PRIORITY = ("normal", "ties", "positive", "unit", "zeros", "constant_rows", "negatives", "large", "clamped", "tiny", "mixed", *SPECIAL_REGIMES)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +48,6 @@ class Budget:
     runs: int = 24_000
     element: int = 3_000
     real: int = 6_000
-
-
-class _Lru(Generic[T]):
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._items: OrderedDict[Hashable, T] = OrderedDict()
-
-    def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        if key in self._items:
-            self._items.move_to_end(key)
-            return self._items[key]
-        value = self._items[key] = make()
-        if len(self._items) > self._size:
-            self._items.popitem(last=False)
-        return value
-
-    def clear(self) -> None:
-        self._items.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +70,9 @@ class _Element:
     work: int = 0
 
 
-_machines: _Lru[ExactMachine | LeirError] = _Lru(64)
-_points: _Lru[_Point] = _Lru(512)
-_elements: _Lru[_Element] = _Lru(2048)
+_machines: Lru[ExactMachine | LeirError] = Lru(64)
+_points: Lru[_Point] = Lru(512)
+_elements: Lru[_Element] = Lru(2048)
 
 
 def clear_cache() -> None:
@@ -210,7 +191,7 @@ class _Run:
         self, binding: Binding, bound: Program, regime: str, seed: int, precisions: Sequence[int], missing: set[tuple[str, int]]
     ) -> tuple[VerdictKind, str] | Same | None:
         """One draw of inputs, which removes decided elements from ``missing``. ``None``: the parent has no value here; undecided: no outputs."""
-        key = (_key(self.parent), binding.sizes, regime, seed, precisions)
+        key = (program_key(self.parent), binding.sizes, regime, seed, precisions)
         expected = _points.get(key, partial(_evaluate, self.parent, binding, regime, seed, precisions))
         if expected.error is not None:
             self.skipped.append(f"{_sizes_text(binding.sizes)} in regime {regime}: {expected.error.message}")
@@ -279,7 +260,7 @@ class _Run:
         """Compare one element; true if it was beyond the budget."""
         for start in range(len(PRECISIONS)):
             precisions = PRECISIONS[start:]
-            key = (_key(self.parent), self.seed, regime, buffer.name, index, precisions, self.effort)
+            key = (program_key(self.parent), self.seed, regime, buffer.name, index, precisions, self.effort)
             expected = _elements.get(key, partial(_demand, pair[0], buffer.name, index, precisions))
             if expected.error is not None:
                 self.skipped.append(f"{buffer.name}{list(index)} at real sizes: {expected.error.message}")
@@ -327,7 +308,7 @@ class _Run:
 
 
 def _evaluate(program: Program, binding: Binding, regime: str, seed: int, precisions: Sequence[int]) -> _Point:
-    machine = _machines.get((_key(program), binding.sizes), lambda: _compile(program, binding))
+    machine = _machines.get((program_key(program), binding.sizes), lambda: _compile(program, binding))
     if isinstance(machine, LeirError):
         return _Point(None, 0, EvalError(machine.code, machine.message))
     inputs = {name: draw.exact_list() for name, draw in exact_inputs(machine.program, regime, seed).items()}
@@ -357,24 +338,6 @@ def _compile(program: Program, binding: Binding) -> ExactMachine | LeirError:
         return ExactMachine(apply_binding(program, binding.values))
     except LeirError as err:
         return err
-
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """A program as a dictionary key; its hash is computed once."""
-
-    program: Program
-    number: int
-
-    def __hash__(self) -> int:
-        return self.number
-
-
-def _key(program: Program) -> _Key:
-    cached = program._cache.get("tier3-key")
-    if not isinstance(cached, _Key):
-        cached = program._cache["tier3-key"] = _Key(program.with_(), hash(program))
-    return cached
 
 
 def _same(buffer: Buffer, a: Any, b: Any) -> Same:

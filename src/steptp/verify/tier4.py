@@ -55,7 +55,9 @@ def tier4(root: Program, parent: Program, child: Program, *, seed: int = 0, regi
         if run.damage:
             return _report(child, VerdictKind.UNSAFE_MEMORY, f"the compiled program {run.damage}", chosen, worst)
         if position == 0 and (stale := _stale(child, run, guarded_run(built, known.inputs, 0x7B))):
-            return _report(child, VerdictKind.NOT_EQUAL, f"two runs on equal inputs differ in output {stale}: it depends on unwritten memory or a race", chosen, worst)
+            return _report(
+                child, VerdictKind.NOT_EQUAL, f"two runs on equal inputs differ in output {stale}: it depends on unwritten memory or a race", chosen, worst
+            )
         for buffer in root.outputs:
             found = _compare(buffer, run, known, regime)
             worst[regime] = max(worst.get(regime, 0.0), found.ratio)

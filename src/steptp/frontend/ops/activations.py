@@ -33,9 +33,7 @@ unary("aten.silu.default")(lambda x: x * call("sigmoid", x))
 unary("aten.mish.default")(lambda x: x * call("tanh", call("log1p", call("exp", x))))
 unary("aten.hardsigmoid.default")(lambda x: call("min", call("max", x + 3, 0), 6) / 6)
 unary("aten.hardswish.default")(lambda x: x * call("min", call("max", x + 3, 0), 6) / 6)
-unary("aten.softsign.default")(lambda x: x / (call("abs", x) + 1))
 unary("aten.log_sigmoid.default")(lambda x: call("min", x, 0) - call("log1p", call("exp", -call("abs", x))))
-unary("aten.tanhshrink.default")(lambda x: x - call("tanh", x))
 
 
 @parametric("aten.hardtanh.default")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from steptp.frontend.builder import Builder
-from steptp.frontend.ops.pointwise import elementwise
 from steptp.frontend.registry import Call, rule
 from steptp.frontend.value import Value, as_dtype, broadcast_to
 from steptp.ir import DType, Expr, cast, const, select
@@ -95,8 +94,6 @@ def same(b: Builder, c: Call) -> Value:
 
 @rule(
     "aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten.type_as.default",
-    "aten.float.default", "aten.double.default", "aten.half.default", "aten.bfloat16.default", "aten.int.default", "aten.long.default",
-    "aten.bool.default",
 )  # fmt: skip
 def convert(b: Builder, c: Call) -> Value:
     """A cast, inline."""
@@ -112,4 +109,4 @@ def copy(b: Builder, c: Call) -> Value:
 @rule("aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default")
 def dropout(b: Builder, c: Call) -> Value:
     """Inactive dropout only; the capture refuses active dropout before it comes here."""
-    return elementwise(b, c, [], lambda: c.literal(0, c.dtype).at(())) if c.number("p") == 1 and c.flag("train") else c.tensor("input")
+    return c.tensor("input")

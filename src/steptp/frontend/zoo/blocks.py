@@ -158,7 +158,7 @@ SPECS: tuple[Spec, ...] = (
       (1, 2, 4), (1, 8, 14), (2, 16, 48)),
     w("conv_transpose2d_bias_tanh", lambda b, c, h, o: case(net(
         lambda m, x: torch.tanh(m.up(x) - m.bias), up=nn.ConvTranspose2d(c, o, 3, stride=2, padding=1), bias=param(o, 1, 1)), normal(b, c, h, h)),
-      (1, 2, 3, 2), (1, 8, 10, 8), (2, 16, 32, 24)),
+      (1, 2, 3, 2), (1, 4, 8, 6), (2, 12, 32, 16)),
     w("conv3d_divide_max_mean_bias_sum", lambda b, c, d, h, o: case(net(
         lambda m, x: (F.max_pool3d(F.conv3d(x, m.kernel) / 2.0, 2).mean((2, 3, 4), keepdim=True) + m.bias).sum(1),
         kernel=param(o, c, 3, 3, 3), bias=param(o, 1, 1, 1)),
@@ -174,7 +174,7 @@ SPECS: tuple[Spec, ...] = (
     w("conv3d_max_logsumexp_relu", lambda b, c, d, h, o: case(net(
         lambda m, x: torch.relu(torch.logsumexp(F.max_pool3d(F.conv3d(x, m.kernel, padding=1), 2), 1, keepdim=True)), kernel=param(o, c, 3, 3, 3)),
         normal(b, c, d, h, h)),
-      (1, 2, 2, 4, 3), (1, 3, 8, 8, 8), (2, 8, 16, 24, 16), published("Conv3d_Max_LogSumExp_ReLU", 128, 3, 16, 32, 16)),
+      (1, 2, 2, 4, 3), (1, 3, 6, 6, 8), (2, 8, 16, 24, 16), published("Conv3d_Max_LogSumExp_ReLU", 128, 3, 16, 32, 16)),
     w("conv3d_four_activations_bias", lambda b, c, d, h, o: case(net(
         lambda m, x: torch.sigmoid(F.gelu(F.leaky_relu(torch.relu(F.conv3d(x, m.kernel)), 0.01))) + m.bias,
         kernel=param(o, c, 3, 3, 3), bias=param(o, 1, 1, 1)),

@@ -61,9 +61,9 @@ SPECS: tuple[Spec, ...] = (
     w("conv_transpose2d", lambda b, c, h, o, k: case(nn.ConvTranspose2d(c, o, k, bias=False), normal(b, c, h, h)),
       (2, 2, 4, 3, 3), (1, 8, 12, 8, 3), (4, 16, 48, 24, 3)),
     w("conv_transpose2d_strided", lambda b, c, h, o, k, s: case(nn.ConvTranspose2d(c, o, k, stride=s, padding=1), normal(b, c, h, h)),
-      (1, 2, 4, 3, 3, 2), (1, 8, 12, 8, 4, 2), (4, 16, 32, 24, 4, 2)),
+      (1, 2, 4, 3, 3, 2), (1, 4, 10, 6, 4, 2), (2, 8, 32, 16, 4, 2)),
     w("conv_transpose2d_grouped", lambda b, c, h, o, k, g: case(nn.ConvTranspose2d(c, o, k, groups=g, dilation=2), normal(b, c, h, h)),
       (1, 4, 3, 6, 2, 2), (1, 8, 12, 16, 3, 2), (4, 32, 40, 32, 3, 4)),
     w("conv_transpose3d", lambda b, c, d, o, k: case(nn.ConvTranspose3d(c, o, k, stride=2), normal(b, c, d, d, d)),
-      (1, 2, 3, 2, 2), (1, 4, 6, 8, 3), (2, 8, 12, 16, 3)),
+      (1, 2, 3, 2, 2), (1, 2, 4, 4, 3), (1, 8, 10, 8, 3)),
 )  # fmt: skip

@@ -19,7 +19,7 @@ SPECS: tuple[Spec, ...] = (
     w("kl_div_loss", lambda n, m: case(lambda p, q: F.kl_div(p.log(), q, reduction="batchmean"), probs(n, m), probs(n, m)),
       (4, 5), (32, 256), (512, 2048), published("KLDivLoss", 128, 1024)),
     w("cross_entropy_loss", lambda n, m: case(lambda x, t: F.cross_entropy(x, t), normal(n, m), ints(n, high=m)), (4, 5), (64, 256), (1024, 2048)),
-    w("nll_loss", lambda n, m: case(lambda x, t: F.nll_loss(x, t), normal(n, m), ints(n, high=m)), (5, 3), (8192, 8), (65536, 64)),
+    w("nll_loss", lambda n, m: case(lambda x, t: F.nll_loss(x, t), normal(n, m), ints(n, high=m)), (5, 3), (65536, 4), (262144, 32)),
     w("cross_entropy_soft", lambda n, m: case(lambda x, q: -(q * torch.log_softmax(x, 1)).sum(1).mean(), normal(n, m), probs(n, m)),
       (4, 3), (48, 256), (512, 2048)),
     w("hinge_loss", lambda n, m: case(lambda x, y: (1 - x * y).clamp(min=0).mean(), normal(n, m), signs(n, m)),

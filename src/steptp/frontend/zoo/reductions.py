@@ -13,7 +13,7 @@ from steptp.ir.types import DType
 __all__ = ["SPECS"]
 
 
-def _middle(name: str, body: Callable[[Tensor], Tensor], pub: str = "", arg: Callable[..., Arg] = normal, mini: tuple[int, ...] = (8, 64, 128)) -> Spec:
+def _middle(name: str, body: Callable[[Tensor], Tensor], pub: str = "", arg: Callable[..., Arg] = normal, mini: tuple[int, ...] = (8, 96, 160)) -> Spec:
     """A reduction of the middle dimension of a rank-3 tensor."""
     return w(name, lambda b, n, m: case(lambda x: body(x), arg(b, n, m)), (2, 5, 3), mini, (16, 256, 512), published(pub, 16, 256, 256) if pub else None)
 

@@ -39,9 +39,9 @@ SPECS: tuple[Spec, ...] = (
     w("moving_difference", lambda n, m: case(lambda x: x[:, 1:] - x[:, :-1], normal(n, m)), (3, 6), (192, 768), (1024, 4096)),
     w("three_point_stencil",
       lambda n, m: case(lambda x: 0.25 * x[:, :-2] + 0.5 * x[:, 1:-1] + 0.25 * x[:, 2:], normal(n, m)),
-      (3, 5), (192, 768), (1024, 4096)),
+      (3, 5), (192, 768), (1024, 2048)),
     w("five_point_stencil",
       lambda n, m: case(lambda x: x[1:-1, :-2] + x[1:-1, 2:] + x[:-2, 1:-1] + x[2:, 1:-1] - 4.0 * x[1:-1, 1:-1], normal(n, m)),
-      (5, 4), (256, 384), (2048, 2048)),
+      (5, 4), (256, 384), (1024, 2048)),
     w("linear_recurrence", lambda b, m: case(_recurrence, normal(b, m), normal(b, 6, m)), (2, 3), (32, 384), (128, 4096)),
 )  # fmt: skip

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from steptp.errors import LeirError
-from steptp.ir.nodes import Cast, Const, Expr, If, Load, Loop, Op, Path, Program, Size, Stmt, Store, Var
+from steptp.ir.nodes import Cast, Const, Expr, If, Load, Loop, Op, Path, Program, Size, Stmt, Store, Var, identity_of
+from steptp.ir.ops import REDUCERS
 from steptp.ir.resets import materialize
 from steptp.ir.sizes import eval_index
+from steptp.ir.types import DType
 from steptp.ir.walk import buffer_table
 
 __all__ = ["Element", "Event", "Run", "run", "Value"]
@@ -46,6 +48,7 @@ class _Multiset:
     base: Value
     total: int = 0
     count: int = 0
+    fresh: bool = False  # it started from the operator's identity
 
     def value(self) -> str:
         return _hash("sum", self.reduce, self.base, self.total, self.count)
@@ -64,6 +67,25 @@ class Run:
 def run(program: Program, *, ordered: bool = True, watch: Callable[[Event], None] | None = None, limit: int = 60_000) -> Run:
     """Execute ``program`` at its present sizes. Raises :class:`LeirError` ``check-budget`` beyond ``limit`` stores."""
     return _Executor(program, ordered, watch, limit).run()
+
+
+def _identities(reduce: str) -> frozenset[Value]:
+    """How the operator's identity looks as a constant of each dtype."""
+    found: set[Value] = set()
+    for dtype in DType:
+        try:
+            c = identity_of(reduce, dtype)
+        except LeirError:
+            continue
+        found.add(_constant(c))
+    return frozenset(found)
+
+
+def _constant(expr: Const) -> Value:
+    return int(expr.value) if expr.dtype.is_int or isinstance(expr.value, bool) else _hash("const", repr(expr.value), str(expr.type))
+
+
+_IDENTITIES = {reduce: _identities(reduce) for reduce in REDUCERS}
 
 
 class _Executor:
@@ -127,24 +149,33 @@ class _Executor:
             self.state[element] = value
             history.append(value)
         else:
-            self._accumulate(element, store.reduce, value, history)
+            self._accumulate(element, store.reduce, self._partial(store) or value, history)
         if self.watch is not None:
             source = self.origin[path]
             reads = tuple(self.reads) + ((element,) if store.reduce is not None else ())
             self.watch(Event(source.path, source.is_reset, dict(self.loops), reads, element))
 
-    def _accumulate(self, element: Element, reduce: str, value: Value, history: list[Value]) -> None:
+    def _partial(self, store: Store) -> _Multiset | None:
+        """The accumulated terms behind a value that is one read of another accumulation with the same operator."""
+        if self.ordered or not isinstance(store.value, Load):
+            return None
+        held = self.state.get((store.value.buffer, tuple(self._index(i) for i in store.value.indices)))
+        return held if isinstance(held, _Multiset) and held.reduce == store.reduce and held.fresh else None
+
+    def _accumulate(self, element: Element, reduce: str, value: Value | _Multiset, history: list[Value]) -> None:
         old = self.state.get(element, "undefined")
         if self.ordered:
             before = old.value() if isinstance(old, _Multiset) else old
-            self.state[element] = _hash("acc", reduce, before, value)
-            history.append(self.state[element])  # type: ignore[arg-type]
+            after = _hash("acc", reduce, before, value)
+            self.state[element] = after
+            history.append(after)
             return
         if not (isinstance(old, _Multiset) and old.reduce == reduce):
             base = old.value() if isinstance(old, _Multiset) else old
-            old = self.state[element] = _Multiset(reduce, base)
-        old.total = (old.total + int(_hash("term", value), 16)) & _MASK
-        old.count += 1
+            old = self.state[element] = _Multiset(reduce, base, fresh=base in _IDENTITIES[reduce])
+        terms, count = (value.total, value.count) if isinstance(value, _Multiset) else (int(_hash("term", value), 16), 1)
+        old.total = (old.total + terms) & _MASK
+        old.count += count
 
     def _index(self, expr: Expr) -> int:
         value = self._value(expr)
@@ -170,7 +201,7 @@ class _Executor:
 
     def _value(self, expr: Expr) -> Value:
         if isinstance(expr, Const):
-            return int(expr.value) if expr.dtype.is_int or isinstance(expr.value, bool) else _hash("const", repr(expr.value), str(expr.type))
+            return _constant(expr)
         if isinstance(expr, (Var, Size)):
             return self.env[expr.name]
         if isinstance(expr, Load):

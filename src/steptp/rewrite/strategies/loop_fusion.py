@@ -14,7 +14,7 @@ from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.exprs import children, with_children
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.injective import reset_index_problem
-from steptp.rewrite.tools import accumulation_facts, change_body, drop_unused_sizes, fold_multiples, instance_map, tidy
+from steptp.rewrite.tools import accumulation_facts, change_body, drop_unused_sizes, fold_multiples, instance_map, lower_bound, tidy
 
 __all__ = ["LoopFusion", "STRATEGY"]
 
@@ -74,6 +74,10 @@ def _check(ctx: Context, path: Path, outer: Loop) -> _Pair | NotApplicable:
         which = outer if rows is None else inner
         return NotApplicable(
             "extent-varies", f"{which.var} runs {print_expr(which.extent)} times, which changes with the loops around it; only rectangular pairs are collapsed"
+        )
+    if all((low := lower_bound(loop.extent)) is None or low < 0 for loop in (outer, inner)):
+        return NotApplicable(
+            "extent-sign", f"at other sizes both {print_expr(outer.extent)} and {print_expr(inner.extent)} may be negative, and their product would then run"
         )
     kind = _kind(ctx, path, outer, inner)
     if isinstance(kind, NotApplicable):

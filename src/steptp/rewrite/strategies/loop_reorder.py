@@ -140,18 +140,25 @@ def check_order(ctx: Context, chain: Sequence[Path], order: Sequence[int]) -> Or
         if start is None:
             continue
         local = _local_order(dep, start, order, low, high)
+        found = ctx.legality.reversed_by(dep, local)
         if dep.reduction:
-            if dep.buffer not in reordered and (found := ctx.legality.reversed_by(dep, local)) is not None:
-                reordered[dep.buffer] = found
+            if found is not None:
+                reordered.setdefault(dep.buffer, found)
         else:
             if dep.buffer not in conflicts and ctx.legality.exists(dep, ()) is not None:
                 conflicts[dep.buffer] = None
-            if (found := ctx.legality.reversed_by(dep, local)) is not None:
+            if found is not None:
                 return NotApplicable("reversed", f"the new order runs dependent iterations the wrong way round: {found.text}")
+        if found is None and not (dep.reduction and order_is_free(ctx.program, dep.source.statement.store)):
+            if (once := ctx.legality.hidden_by(dep, local)) is not None:
+                return NotApplicable(
+                    "size-dependent",
+                    f"{once} runs once at the present sizes; where it runs more often, the new order changes the order of accesses to {dep.buffer}",
+                )
         for n in range(start, start + high - low + 1):
             owner = ctx.loop(dep.loops[local[n]] or ())
-            if owner is not None and owner.kind.is_concurrent and (found := ctx.legality.carried_at(dep, local, n)) is not None:
-                return NotApplicable("carried", f"the {owner.kind} loop {owner.var} would carry a dependence: {found.text}")
+            if owner is not None and owner.kind.is_concurrent and (taken := ctx.legality.carried_at(dep, local, n)) is not None:
+                return NotApplicable("carried", f"the {owner.kind} loop {owner.var} would carry a dependence: {taken.text}")
     return exactness_of(ctx, chain, reordered, tuple(conflicts))
 
 

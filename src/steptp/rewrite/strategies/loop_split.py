@@ -12,7 +12,18 @@ from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, Instance
 from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.injective import reset_index_problem
-from steptp.rewrite.tools import accumulation_facts, add_constraint, add_size, declares_tmps, instance_map, quotient, set_carry, substitute_body, tile_sizes
+from steptp.rewrite.tools import (
+    accumulation_facts,
+    add_constraint,
+    add_size,
+    declares_tmps,
+    instance_map,
+    lower_bound,
+    quotient,
+    set_carry,
+    substitute_body,
+    tile_sizes,
+)
 
 __all__ = ["LoopSplit", "STRATEGY", "FACTORS", "Factor", "factor_choices", "read_factor", "guard_problem"]
 
@@ -211,6 +222,9 @@ def _guard(ctx: Context, site: Site, loop: Loop, extent: int, factor: Factor) ->
 
 def _peel_problem(ctx: Context, path: Path, loop: Loop) -> NotApplicable | None:
     """Why a second copy of the body cannot stand behind the first."""
+    low = lower_bound(loop.extent)
+    if low is None or low < 0:
+        return NotApplicable("extent-sign", f"at other sizes {print_expr(loop.extent)} may be negative, and its rest would then run; use tail=guard")
     private = loop.tmps[0].name if loop.tmps else declares_tmps(loop.body)
     if private is not None:
         return NotApplicable("tmp-copied", f"the body declares the temporary {private}, which a peeled tail would declare a second time; use tail=guard")

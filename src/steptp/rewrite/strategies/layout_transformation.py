@@ -1,0 +1,173 @@
+"""Permute the dimensions of a temporary, or read an input through a permuted copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import permutations
+
+from steptp.ir import Buffer, If, Load, Loop, Path, Program, Store, Var
+from steptp.ir.nodes import Body, Expr, Stmt
+from steptp.ir.sizes import shape_of
+from steptp.ir.walk import all_tmps, buffer_table, declaring_path, map_expr
+from steptp.rewrite.base import Applied, BufferMap, Exactness, Family, Forwarding, InstanceMap, NotApplicable, Outcome, Site, Strategy
+from steptp.rewrite.context import Context
+from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.tools import buffers_touched, identity_map
+
+__all__ = ["LayoutTransformation", "STRATEGY", "rewrite_accesses"]
+
+
+class LayoutTransformation(Strategy):
+    """Site: path of the loop that declares ``buffer`` (empty: the program); ``perm`` lists the old dimensions in their new order.
+
+    A temporary is stored permuted. An input keeps its layout; a permuted copy is made at the start of the program (``via=copy``) and read instead.
+    """
+
+    name = "layout_transformation"
+    family = Family.MEMORY
+    classes = (Exactness.BITWISE,)
+    summary = "permute the dimensions of a temporary, or of a copy of an input"
+
+    def sites(self, ctx: Context) -> Iterator[Site]:
+        read = frozenset().union(*(buffers_touched(s)[0] for s in ctx.program.body))
+        for home, buffer in [*all_tmps(ctx.program), *(((), b) for b in ctx.program.inputs)]:
+            if len(buffer.shape) < 2 or buffer.name not in read or len(buffer.shape) > 4:
+                continue
+            copied = buffer in ctx.program.inputs
+            if copied and ctx.program.body and _is_copy_of(ctx.program.body[0], buffer.name):
+                continue  # the input is read through a copy already, which can itself be permuted
+            for perm in _permutations(len(buffer.shape)):
+                text = ".".join(map(str, perm))
+                yield Site.of(self.name, home, buffer=buffer.name, perm=text, via="copy") if copied else Site.of(self.name, home, buffer=buffer.name, perm=text)
+
+    def apply(self, ctx: Context, site: Site) -> Outcome:
+        params = dict(site.params)
+        buffer = buffer_table(ctx.program).get(str(params.get("buffer")))
+        perm = _read_perm(params.get("perm"))
+        if buffer is None or perm is None or set(params) - {"buffer", "perm", "via"}:
+            return NotApplicable("bad-site", "layout_transformation takes buffer=<name>, perm=<old dimensions in new order, as 1.0> and, for inputs, via=copy")
+        if sorted(perm) != list(range(len(buffer.shape))):
+            return NotApplicable("perm", f"{buffer.name} has {len(buffer.shape)} dimensions, so {params['perm']} is no permutation of them")
+        if list(perm) == sorted(perm):
+            return NotApplicable("no-op", "the permutation changes nothing")
+        if site.path != declaring_path(ctx.program, buffer.name):
+            return NotApplicable("bad-site", f"{buffer.name} is not declared there")
+        if buffer in ctx.program.outputs:
+            return NotApplicable("interface", f"{buffer.name} is an output, whose layout is part of the interface")
+        if buffer in ctx.program.inputs:
+            return _copy(ctx, buffer, perm) if params.get("via") == "copy" else NotApplicable("interface", f"{buffer.name} is an input; use via=copy")
+        return _permute(ctx, site, buffer, perm) if "via" not in params else NotApplicable("bad-site", f"{buffer.name} is a temporary, which needs no copy")
+
+
+def _permutations(rank: int) -> Iterator[tuple[int, ...]]:
+    """All but the identity up to rank 3; for rank 4 those that move one dimension."""
+    for perm in permutations(range(rank)):
+        one_moved = any([x for x in perm if x != d] == sorted(x for x in perm if x != d) for d in perm)
+        if list(perm) != sorted(perm) and (rank <= 3 or one_moved):
+            yield perm
+
+
+def _read_perm(text: object) -> tuple[int, ...] | None:
+    parts = str(text).split(".")
+    return tuple(map(int, parts)) if all(p.isdigit() for p in parts) else None
+
+
+def _is_copy_of(stmt: Stmt, name: str) -> bool:
+    while isinstance(stmt, Loop) and len(stmt.body) == 1:
+        stmt = stmt.body[0]
+    return isinstance(stmt, Store) and isinstance(stmt.value, Load) and stmt.value.buffer == name
+
+
+def rewrite_accesses(body: Body, old: str, new: str, perm: Sequence[int]) -> Body:
+    """Every read and write of ``old`` becomes one of ``new`` with permuted indices."""
+
+    def in_expr(expr: Expr) -> Expr:
+        return map_expr(expr, lambda e: Load(new, tuple(e.indices[d] for d in perm), e.type) if isinstance(e, Load) and e.buffer == old else e)
+
+    def one(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Store):
+            indices = tuple(in_expr(i) for i in stmt.indices)
+            if stmt.buffer == old:
+                return replace(stmt, buffer=new, indices=tuple(indices[d] for d in perm), value=in_expr(stmt.value))
+            return replace(stmt, indices=indices, value=in_expr(stmt.value))
+        inner = tuple(one(s) for s in stmt.body)
+        return If(in_expr(stmt.cond), inner) if isinstance(stmt, If) else replace(stmt, extent=in_expr(stmt.extent), body=inner)
+
+    return tuple(one(s) for s in body)
+
+
+def _count(ctx: Context, name: str) -> int:
+    from steptp.ir.walk import loads, stmt_exprs
+
+    reads = sum(e.buffer == name for v in ctx.visits for x in stmt_exprs(v.stmt) for e in loads(x))
+    return reads + sum(s.buffer == name for _, s in ctx.stores)
+
+
+def _redeclare(program: Program, home: Path, buffer: Buffer) -> Program:
+    def swap(tmps: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+        return tuple(buffer if b.name == buffer.name else b for b in tmps)
+
+    def one(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Store):
+            return stmt
+        inner = tuple(one(s) for s in stmt.body)
+        return If(stmt.cond, inner) if isinstance(stmt, If) else replace(stmt, body=inner, tmps=swap(stmt.tmps))
+
+    return program.with_(tmps=swap(program.tmps)) if not home else program.with_(body=tuple(one(s) for s in program.body))
+
+
+def _permute(ctx: Context, site: Site, buffer: Buffer, perm: tuple[int, ...]) -> Outcome:
+    changed = replace(buffer, shape=tuple(buffer.shape[d] for d in perm))
+    child = _redeclare(ctx.program.with_(body=rewrite_accesses(ctx.program.body, buffer.name, buffer.name, perm)), site.path, changed)
+    back = tuple(perm.index(d) for d in range(len(perm)))
+    same = identity_map(ctx.program)
+    return Applied(
+        child,
+        Exactness.BITWISE,
+        (
+            fact("dimensions", "child", buffer=buffer.name, old=_dims(ctx, buffer), new=_dims(ctx, changed)),
+            fact("accesses_rewritten", "child", buffer=buffer.name, count=_count(ctx, buffer.name)),
+        ),
+        InstanceMap(same.entries, (BufferMap(buffer.name, buffer.name, tuple(Var(f"d{d}") for d in perm)),)),
+        Forwarding(),
+        (Site.of(site.strategy, site.path, buffer=buffer.name, perm=".".join(map(str, back))),),
+    )
+
+
+def _dims(ctx: Context, buffer: Buffer) -> str:
+    return "x".join(map(str, shape_of(buffer.shape, ctx.program)))
+
+
+def _copy(ctx: Context, buffer: Buffer, perm: tuple[int, ...]) -> Outcome:
+    program = ctx.program
+    (name,) = ctx.fresh_global(f"{buffer.name}t")
+    rank = len(perm)
+    names = ctx.fresh_vars((), *(f"p{d}" for d in range(rank)))
+    permuted = Buffer(name, buffer.dtype, tuple(buffer.shape[d] for d in perm))
+    source = Load(buffer.name, tuple(Var(names[perm.index(d)]) for d in range(rank)), buffer.dtype)
+    nest: Stmt = Store(name, tuple(map(Var, names)), source)
+    for var, extent in reversed(list(zip(names, permuted.shape, strict=True))):
+        nest = Loop(var, extent, (nest,))
+    count = _count(ctx, buffer.name)
+    if not count:
+        return NotApplicable("not-read", f"nothing reads {buffer.name}")
+    body = rewrite_accesses(program.body, buffer.name, name, perm)
+    child = program.with_(body=(nest, *body), tmps=(*program.tmps, permuted))
+    elements = 1
+    for count_here in shape_of(permuted.shape, child):
+        elements *= count_here
+    return Applied(
+        child,
+        Exactness.BITWISE,
+        (
+            fact("buffer_added", "child", name=name, dtype=str(buffer.dtype), elements=elements),
+            fact("dimensions", "child", buffer=name, old=_dims(ctx, buffer), new=_dims(ctx, permuted)),
+            fact("accesses_rewritten", "child", buffer=buffer.name, count=count),
+        ),
+        None,
+        Forwarding(tuple(((n,), (n + 1,)) for n in range(len(program.body)))),
+    )
+
+
+STRATEGY = LayoutTransformation()
