@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from statistics import mean, median
 
@@ -24,6 +24,8 @@ from bpe import Encoder, encoders  # noqa: E402
 from steptp.errors import StepTPError  # noqa: E402
 from steptp.ir import Program, parse, print_program  # noqa: E402
 from syntaxes import SYNTAXES  # noqa: E402
+
+FORMS: dict[str, Callable[[Program], str]] = {"canonical": print_program, "compact": lambda program: print_program(program, compact=True)}
 
 
 def zoo_programs(preset: str, limit: int | None) -> dict[str, Program]:
@@ -46,37 +48,47 @@ def tvmscript(program: Program) -> str:
     return str(lower_to_tir(program).script(show_meta=False))
 
 
-def against_tvmscript(programs: dict[str, Program], counts: dict[str, Encoder]) -> dict[str, list[float]]:
-    """Encoder → ratio of each program's canonical text to its TVMScript."""
-    ratios: dict[str, list[float]] = defaultdict(list)
+Ratios = dict[str, dict[str, list[float]]]  # form → encoder → ratio of each program
+
+
+def _add(ratios: Ratios, program: Program, other: str, counts: dict[str, Encoder]) -> str:
+    shown: list[str] = []
+    for encoder, count in counts.items():
+        base = count(other)
+        for form, text in FORMS.items():
+            ratio = count(text(program)) / base
+            ratios.setdefault(form, {}).setdefault(encoder, []).append(ratio)
+            shown.append(f"{encoder} {form} {ratio:.2f}")
+    return "  ".join(shown)
+
+
+def against_tvmscript(programs: dict[str, Program], counts: dict[str, Encoder]) -> Ratios:
+    """Ratios of each program's text to its TVMScript."""
+    ratios: Ratios = {}
     for name, program in programs.items():
         try:
             script = tvmscript(program)
         except StepTPError as error:
             print(f"left out: {name}: {error.code}: {error.message}")
             continue
-        for encoder, count in counts.items():
-            ratios[encoder].append(count(print_program(program)) / count(script))
+        _add(ratios, program, script, counts)
     return ratios
 
 
-def against_published(path: Path, counts: dict[str, Encoder], rows: bool) -> dict[str, list[float]]:
-    """Encoder → ratio of each LEIR text to the published text of the same workload."""
+def against_published(path: Path, counts: dict[str, Encoder], rows: bool) -> Ratios:
+    """Ratios of each LEIR text to the published text of the same workload."""
     from steptp.frontend import zoo
 
     texts = {row["workload"]: row["program"] for row in map(json.loads, path.read_text().splitlines())}
-    ratios: dict[str, list[float]] = defaultdict(list)
+    ratios: Ratios = {}
     for name, program in zoo_programs("published_f32", None).items():
         text = texts.get(zoo.spec(name).published or "")
         if text is None:
             print(f"left out: {name}: no published program {zoo.spec(name).published}")
             continue
-        text = text.replace("f16", "f32")
-        found = {encoder: count(print_program(program)) / count(text) for encoder, count in counts.items()}
-        for encoder, ratio in found.items():
-            ratios[encoder].append(ratio)
+        line = _add(ratios, program, text.replace("f16", "f32"), counts)
         if rows:
-            print(f"{name:<40} " + "  ".join(f"{e} {r:.2f}" for e, r in found.items()))
+            print(f"{name:<36} {line}")
     return ratios
 
 
@@ -89,8 +101,8 @@ def compare_syntaxes(programs: dict[str, Program], counts: dict[str, Encoder]) -
     return out
 
 
-def _mean(ratios: dict[str, list[float]]) -> float | None:
-    values = [mean(r) for r in ratios.values() if r]
+def _mean(ratios: Ratios, form: str) -> float | None:
+    values = [mean(r) for r in ratios.get(form, {}).values() if r]
     return round(mean(values), 4) if values else None
 
 
@@ -107,20 +119,24 @@ def main() -> int:
     for program in programs.values():
         assert parse(print_program(program)) == program
     syntaxes = compare_syntaxes(programs, counts)
-    published: dict[str, list[float]] = {}
+    published: Ratios = {}
     if options.published.is_file():
         published = against_published(options.published, counts, options.rows)
     else:
         print(f"no published programs at {options.published}")
     tvm = {} if options.no_tvm else against_tvmscript(programs, counts)
     for title, ratios in (("TVMScript", tvm), ("published", published)):
-        for encoder, values in ratios.items():
-            print(f"ratio to {title}, {encoder}: mean {mean(values):.3f}, median {median(values):.3f}, worst {max(values):.3f}, programs {len(values)}")
+        for form, by_encoder in ratios.items():
+            for encoder, values in by_encoder.items():
+                shown = f"mean {mean(values):.3f}, median {median(values):.3f}, worst {max(values):.3f}, programs {len(values)}"
+                print(f"{form} to {title}, {encoder}: {shown}")
     result = {
-        "ratio_tvmscript": _mean(tvm),
-        "ratio_published": _mean(published),
+        "ratio_tvmscript": _mean(tvm, "canonical"),
+        "ratio_published": _mean(published, "canonical"),
+        "ratio_tvmscript_compact": _mean(tvm, "compact"),
+        "ratio_published_compact": _mean(published, "compact"),
         "programs": len(programs),
-        "published_programs": len(next(iter(published.values()), [])),
+        "published_programs": len(next(iter(published.get("canonical", {}).values()), [])),
         "encoders": sorted(counts),
         "syntaxes": syntaxes,
     }

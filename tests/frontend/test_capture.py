@@ -24,7 +24,9 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         batch, length, width = x.shape
-        q, k, v = (t.view(batch, length, self.heads, width // self.heads).transpose(1, 2) for t in self.qkv(nn.functional.layer_norm(x, x.shape[-1:])).chunk(3, -1))
+        q, k, v = (
+            t.view(batch, length, self.heads, width // self.heads).transpose(1, 2) for t in self.qkv(nn.functional.layer_norm(x, x.shape[-1:])).chunk(3, -1)
+        )
         weights = torch.softmax(q @ k.transpose(-2, -1) / (q.shape[-1] ** 0.5), -1)
         return x + self.out((weights @ v).transpose(1, 2).reshape(x.shape))
 

@@ -11,7 +11,7 @@ from steptp.frontend.einsum import parse_einsum
 from steptp.interp import evaluate
 from steptp.ir import parse, print_program
 
-MODEL = '''
+MODEL = """
 import torch
 from torch import nn
 
@@ -92,7 +92,7 @@ class BadInputs(nn.Module):
 class Power(Own):
     def forward(self, x):
         return x.long() ** x.long()
-'''
+"""
 
 
 @pytest.fixture
@@ -198,7 +198,20 @@ def test_einsum_sizes_are_read(text: str, shapes: list[tuple[int, ...]]) -> None
 
 @pytest.mark.parametrize(
     "text",
-    ["ij,jk->ik", "ij@", "i1->i@3", "ij,jk->ik@i=4,j=5", "ij->i@i=4,j=5,q=1", "ij->ik@2x3", "ij,jk@2x3", "ij@2", "ij,jk@2x3,4x5", "ij@i=x,j=2", "ij->ii@2x3", "ij@-1x2"],
+    [
+        "ij,jk->ik",
+        "ij@",
+        "i1->i@3",
+        "ij,jk->ik@i=4,j=5",
+        "ij->i@i=4,j=5,q=1",
+        "ij->ik@2x3",
+        "ij,jk@2x3",
+        "ij@2",
+        "ij,jk@2x3,4x5",
+        "ij@i=x,j=2",
+        "ij->ii@2x3",
+        "ij@-1x2",
+    ],
 )
 def test_bad_einsum_texts_are_refused(text: str) -> None:
     assert _error(f"einsum:{text}").code == "frontend-einsum"

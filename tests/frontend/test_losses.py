@@ -31,6 +31,7 @@ def test_parameters_of_distance_losses_agree() -> None:
     agree(lambda x, y: F.smooth_l1_loss(x, y, beta=0.0), x, y)
 
 
+@pytest.mark.filterwarnings("ignore:reduction")
 @pytest.mark.parametrize("reduction", [*REDUCTIONS, "batchmean"])
 def test_kl_divergence_agrees(reduction: str) -> None:
     p, q = _probs(3, 4).log(), _probs(3, 4, seed=6)
@@ -96,7 +97,6 @@ def test_class_inputs_declare_their_range() -> None:
         lambda x, y: F.hinge_embedding_loss(x, torch.sign(y)),
         lambda x, y: F.soft_margin_loss(x, torch.sign(y)),
         lambda x, y: F.poisson_nll_loss(x, y.abs()),
-        lambda x, y: F.gaussian_nll_loss(x, y, y * y + 0.1),
         lambda x, y: (1 - x * torch.sign(y)).clamp(min=0).mean(),
     ],
 )

@@ -61,7 +61,13 @@ PRODUCTS: tuple[Fn, ...] = (
     lambda x, y, z, v: (torch.addmm(x, x, y, beta=0.5, alpha=2), torch.addmm(v, x, y), torch.baddbmm(x[None], z, z.transpose(1, 2)), torch.addmv(v, x, v)),
     lambda x, y, z, v: (torch.addbmm(x, z, z.transpose(1, 2)), torch.addr(x, v, v), F.linear(x, y, v), F.linear(z.transpose(1, 2), x), F.linear(v, y)),
     lambda x, y, z, v: (torch.einsum("bik,bjk->bij", z, z), torch.einsum("ij,ij->", x, y), torch.einsum("...ij,jk->...ik", z.mT, x), torch.einsum("ii->i", x)),
-    lambda x, y, z, v: (torch.einsum("i,j,k->ijk", v, v, v), torch.einsum("ij,jk", x, y), torch.einsum("ii", x), torch.einsum("ba", x), torch.einsum("bij->i", z)),
+    lambda x, y, z, v: (
+        torch.einsum("i,j,k->ijk", v, v, v),
+        torch.einsum("ij,jk", x, y),
+        torch.einsum("ii", x),
+        torch.einsum("ba", x),
+        torch.einsum("bij->i", z),
+    ),
 )
 
 
@@ -72,12 +78,20 @@ def test_products_agree(fn: Fn) -> None:
 
 def test_products_follow_a_rebinding() -> None:
     agree(lambda x, y: x @ y, tensor(3, 3), tensor(3, 3, seed=1), other=(tensor(2, 5), tensor(5, 4, seed=1)), factor=4)
-    agree(lambda x, w, b: F.linear(x, w, b), tensor(2, 3, 4), tensor(4, 4, seed=1), tensor(4, seed=2), other=(tensor(1, 5, 2), tensor(3, 2), tensor(3)), factor=4)
+    agree(
+        lambda x, w, b: F.linear(x, w, b), tensor(2, 3, 4), tensor(4, 4, seed=1), tensor(4, seed=2), other=(tensor(1, 5, 2), tensor(3, 2), tensor(3)), factor=4
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_products_of_other_dtypes_agree(dtype: torch.dtype) -> None:
-    agree(lambda x, y, v: (x @ y, F.linear(x, y, v), torch.einsum("ij,kj->ik", x, y)), tensor(3, 5).to(dtype), tensor(5, 5, seed=1).to(dtype), tensor(5).to(dtype), factor=2)
+    agree(
+        lambda x, y, v: (x @ y, F.linear(x, y, v), torch.einsum("ij,kj->ik", x, y)),
+        tensor(3, 5).to(dtype),
+        tensor(5, 5, seed=1).to(dtype),
+        tensor(5).to(dtype),
+        factor=2,
+    )
 
 
 NORMS: tuple[Fn, ...] = (

@@ -97,4 +97,7 @@ def test_parts_of_a_chunk_are_a_size() -> None:
 @pytest.mark.parametrize("shape", [(3, 3, 3), (2, 4, 6), (1, 5, 1), (4, 1, 3)])
 def test_reshapes_of_many_shapes_agree(shape: tuple[int, int, int]) -> None:
     a, b, c = shape
-    agree(lambda z: (z.reshape(a * b, c), z.reshape(c, a * b), z.reshape(a, c, b).reshape(-1), z.permute(1, 0, 2).reshape(a, b * c), z[:, None].squeeze(1)), tensor(*shape))
+    agree(
+        lambda z: (z.reshape(a * b, c), z.reshape(c, a * b), z.reshape(a, c, b).reshape(-1), z.permute(1, 0, 2).reshape(a, b * c), z[:, None].squeeze(1)),
+        tensor(*shape),
+    )

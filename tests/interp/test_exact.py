@@ -136,6 +136,20 @@ def test_rationals_stay_exact_and_bounded() -> None:
     assert type(grown) is arb
 
 
+def test_numbers_too_large_to_write_out_are_undecided_not_written_out() -> None:
+    tower = reals.exp(reals.exp(fmpq(20)))
+    for decide in (reals.floor, reals.truncate):
+        with pytest.raises(NeedPrecision):
+            decide(tower)
+    tiny = reals.div(fmpq(1), tower)
+    assert reals.floor(tiny) == 0
+    assert reals.ceil(tiny) == 1
+    assert reals.floor(-tiny) == -1
+    assert reals.nearest(tiny) == 0
+    assert reals.truncate(-tiny) == 0
+    assert type(reals.sqrt(arb(2) ** 100_000)) is arb
+
+
 def test_casts_decide_the_integer() -> None:
     to_int = ExactAlgebra().cast(DType.F32, DType.I8)
     assert [to_int(v) for v in (fmpq(-7, 2), fmpq(1000), -INF, NAN, arb(2).sqrt())] == [-3, 127, -128, 0, 1]

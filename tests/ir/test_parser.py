@@ -172,6 +172,7 @@ ERRORS = [
     (header("for i:N carry Y[i] = 1"), "syntax-carry", 4, 9, "carry", "drop"),
     (header("for i j Y[i] = 1"), "syntax-extent", 4, 7, "nothing gives loop j its extent", "write j:N"),
     (header("for i N Y[i] = 1"), "check-name", 4, 7, "N is already declared", ""),
+    (header("for i\n tmp q f32[P=3]\n q[0] = 1\n Y[i] = q[0]"), "check-name", 5, 12, "named P", ""),
     ("out Y f32[4,]", "syntax-expected", 1, 13, "expected an expression", ""),
     ("where 1==1\nwhere true", "type-literal", 1, 7, "", ""),
     ("where true\nwhere true", "syntax-order", 2, 1, "second 'where' line", ""),

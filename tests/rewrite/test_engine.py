@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from rewrite_support import PROGRAMS, program
+from rewrite_support import GOLDENS, PROGRAMS, program
 
 from steptp.errors import LeirError, UsageError
 from steptp.ir import Loop, Store, Var, program_hash
@@ -181,3 +181,8 @@ def test_the_fact_table_is_enforced() -> None:
         fact("tile_size", "child", name="T0")
     with pytest.raises(ValueError, match="is not int"):
         fact("tile_size", "child", name="T0", value="4")
+
+
+def test_every_golden_folder_belongs_to_a_strategy_with_tests() -> None:
+    assert {f.name for f in GOLDENS.iterdir()} <= set(registry.names())
+    assert all((GOLDENS.parent / "strategies" / f"test_{name}.py").exists() for name in {f.name for f in GOLDENS.iterdir()})

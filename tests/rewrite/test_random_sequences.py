@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rewrite_support import PROGRAMS, all_facts_ok, assert_equal_meaning, check_step, program
 
-from steptp.ir import program_hash
+from steptp.errors import LeirError
+from steptp.ir import problems, program_hash, rebind
+from steptp.ir.sizes import free_size_names
 from steptp.rewrite import engine, registry
 from steptp.rewrite.base import Applied, Exactness
 from steptp.rewrite.trace import Trace, replay
@@ -45,6 +47,34 @@ def test_sequences(name: str, seed: int, length: int) -> None:
         trace = trace.then(site, current)
     assert_equal_meaning(root, current, weakest, seed)
     assert program_hash(replay(Trace.from_json(trace.to_json())).last) == program_hash(current)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(name=st.sampled_from(sorted(EVERY)), seed=st.integers(0, 10**6), length=st.integers(1, 4))
+def test_schedules_hold_at_other_sizes(name: str, seed: int, length: int) -> None:
+    """A schedule found at the present sizes means the same at every re-binding that its header allows."""
+    rng = random.Random(f"{name}/{seed}/sizes")
+    root = current = program(EVERY[name])
+    weakest = Exactness.BITWISE
+    for _ in range(length):
+        listed = engine.sites(current, [n for n in registry.names() if n.startswith("loop_")], limit=60).sites
+        step = engine.applied_or_raise(current, rng.choice(listed))
+        weakest = max(weakest, step.exactness, key=_ORDER.index)
+        current = step.program
+    compared = 0
+    for _ in range(40):
+        values = {size: rng.randint(1, 4 if size.startswith("T") else 9) for size in free_size_names(current)}
+        try:
+            child, parent = rebind(current, values), rebind(root, {k: v for k, v in values.items() if k in free_size_names(root)})
+        except LeirError:
+            continue  # the header forbids these sizes
+        if problems(parent):
+            continue  # the root itself has no meaning there
+        assert not problems(child)
+        assert_equal_meaning(parent, child, weakest, seed)
+        compared += 1
+        if compared == 3:
+            break
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))

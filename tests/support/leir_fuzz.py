@@ -43,6 +43,15 @@ def _tokens(rng: random.Random) -> str:
     return rng.choice(("", " ")).join(rng.choice(_TOKENS) for _ in range(rng.randint(1, 40)))
 
 
+def _swap(text: str, rng: random.Random) -> str:
+    """One word becomes another word of the same text."""
+    words = list(re.finditer(r"[\w.]+" if rng.random() < 0.8 else r"[\w.]+|.", text))
+    if not words:
+        return text
+    first, second = rng.choice(words), rng.choice(words)
+    return text[: first.start()] + second.group() + text[first.end() :]
+
+
 def _mutate(text: str, rng: random.Random) -> str:
     for _ in range(rng.choice((1, 1, 1, 1, 2, 4))):
         kind = rng.choice((0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9))
@@ -65,10 +74,7 @@ def _mutate(text: str, rng: random.Random) -> str:
         elif kind == 6:
             text = text[:a]
         elif kind == 9:
-            words = list(re.finditer(r"[\w.]+" if rng.random() < 0.8 else r"[\w.]+|.", text))
-            if words:  # one word becomes another word of the same text
-                first, second = rng.choice(words), rng.choice(words)
-                text = text[: first.start()] + second.group() + text[first.end() :]
+            text = _swap(text, rng)
         elif kind == 7:
             word = rng.choice(_TOKENS)
             text = text.replace(rng.choice(("N", "i", "+", "[", "f32", ":", " ", ",", "=")), word, rng.choice((1, -1)))
@@ -78,9 +84,11 @@ def _mutate(text: str, rng: random.Random) -> str:
 
 
 def fuzz_text(rng: random.Random, sources: list[str]) -> str:
-    """One text: a tenth random characters, a fifth random tokens, the rest mutations of ``sources``."""
+    """One text: a tenth random characters, 15 % random tokens, a quarter a valid program with one word exchanged, the rest mutated further."""
     kind = rng.random()
-    return _bytes(rng) if kind < 0.1 else _tokens(rng) if kind < 0.3 else _mutate(rng.choice(sources), rng)
+    if kind < 0.25:
+        return _bytes(rng) if kind < 0.1 else _tokens(rng)
+    return _swap(rng.choice(sources), rng) if kind < 0.5 else _mutate(rng.choice(sources), rng)
 
 
 def fuzz(count: int, seed: int) -> FuzzReport:

@@ -127,3 +127,20 @@ def test_the_search_is_deterministic_and_bounded() -> None:
     text = f"size {head}\nwhere {names[0]}*{names[8]}==4096\nin A f64[{dims}]\nout Y f64[{dims}]\nfor {loops} Y[{at}] = A[{at}]\n"
     first, second = _bind(text), _bind(text)
     assert first == second
+
+
+def test_tiles_of_a_derived_size_are_aimed_at_through_its_carrier() -> None:
+    text = """size H=32 R=3 T=4 OH=H-R+1
+in X f64[H] F[R]
+out Y f64[OH]
+for i:(OH+T-1)//T j:T r:R if i*T+j<OH: Y[i*T+j] += X[i*T+j+r]*F[r]
+"""
+    found = _bind(text)
+    assert found.note == "all tile shapes covered"
+    shapes = set()
+    for binding in found.found:
+        bound = apply_binding(parse(text), binding.values).size_env
+        whole, rest = divmod(bound["OH"], bound["T"])
+        shapes.add("short" if not whole else "tail" if rest else "full" if whole >= 2 else "single")
+        assert bound["R"] >= 2
+    assert shapes == {"full", "tail", "short"}

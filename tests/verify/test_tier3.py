@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 from eval_programs import ARGMAX, CONV, CUMSUM, IMPERFECT, LAYERNORM, LOOKUP, MATMUL, MATMUL_TILED, ONLINE_SOFTMAX, PEELED, PROGRAMS, SOFTMAX, TRIANGLE
 from flint import arb, fmpq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from leir_gen import random_program
 
 from steptp.interp import evaluate, reals
-from steptp.ir import DType, Program, parse
+from steptp.ir import DType, Load, Loop, Program, Stmt, Store, Var, op, parse
 from steptp.verify import tier3 as tier3_module
 from steptp.verify.bindings import apply_binding
-from steptp.verify.regimes import exact_inputs
+from steptp.verify.regimes import exact_inputs, float_inputs
 from steptp.verify.tier3 import Budget, clear_cache, tier3
 from steptp.verify.verdict import Counterexample, TierReport, VerdictKind
 
@@ -254,6 +257,31 @@ def test_dtypes_are_ignored_but_integers_are_not() -> None:
 def test_every_program_equals_itself_in_f32(name: str) -> None:
     text = PROGRAMS[name][0].replace("f64", str(DType.F32))
     assert check(text, text).kind is VerdictKind.OK
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=25, deadline=None)
+def test_random_programs_equal_themselves_and_differ_from_a_shifted_copy(seed: int) -> None:
+    program = random_program(seed)
+    assert tier3(program, program).kind in (VerdictKind.OK, VerdictKind.UNKNOWN)
+    target = next((b for b in program.outputs if b.dtype.is_float and b.shape), None)
+    if target is None:
+        return
+    at = tuple(Var(f"z{n}") for n in range(len(target.shape)))
+    shift: Stmt = Store(target.name, at, op("+", Load(target.name, at, target.dtype), 1))
+    for var, extent in reversed(list(zip(at, target.shape, strict=True))):
+        shift = Loop(var.name, extent, (shift,))
+    report = tier3(program, program.with_(body=(*program.body, shift)))
+    wanted = float_inputs(program, "normal", seed)
+    if np.isfinite(evaluate(program, wanted, dtype_override="f64")[target.name]).all():
+        assert report.kind is VerdictKind.NOT_EQUAL, report.message
+
+
+def test_an_element_that_cancels_in_one_draw_is_drawn_again() -> None:
+    """Rows of equal entries make w/|w|*(x-y) cancel to a ball around zero in some draws of the tie regime, not in all."""
+    text = "size N=4 K=2\nin W f64[N,K] X f64[K]\nout Y f64[N]\ntmp s f64[N]\nfor i:N k:K s[i] += W[i,k]*W[i,k]\nfor i:N k:K Y[i] += W[i,k]/sqrt(s[i]+2)*X[k]\n"
+    report = check(text, text.replace("W[i,k]/sqrt(s[i]+2)*X[k]", "X[k]*W[i,k]*rsqrt(s[i]+2)"))
+    assert report.kind is VerdictKind.OK, report.message
 
 
 def test_inputs_of_a_counterexample_come_from_its_regime() -> None:

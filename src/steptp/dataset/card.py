@@ -17,6 +17,10 @@ __all__ = ["write_card"]
 def write_card(out: Path, info: Mapping[str, Any], summary: Mapping[str, Any], probes: Mapping[str, Probe], views: Mapping[str, Mapping[str, int]]) -> None:
     """Write ``README.md`` of the dataset folder."""
     atomic_write(out / "README.md", "\n".join([*_header(out), *_body(info, summary, probes, views)]) + "\n")
+    for view in VIEWS:
+        atomic_write(
+            out / "views" / view / "README.md", "\n".join(_view_header(out / "views" / view)) + f"\nThe view *{view}* of the dataset two folders up.\n"
+        )
 
 
 def _header(out: Path) -> list[str]:
@@ -26,12 +30,15 @@ def _header(out: Path) -> list[str]:
         if (out / "steps" / f"{split}.parquet").is_file():
             lines += [f"  - split: {split}", f"    path: steps/{split}.parquet"]
     lines += ["- config_name: programs", "  data_files:", "  - split: all", "    path: programs/all.parquet"]
-    for view in VIEWS:
-        present = [s for s in SPLITS if (out / "views" / view / f"{s}.jsonl").is_file()]
-        if present:
-            lines += [f"- config_name: {view}", "  data_files:"]
-            for split in present:
-                lines += [f"  - split: {split}", f"    path: views/{view}/{split}.jsonl"]
+    return [*lines, "---"]
+
+
+def _view_header(folder: Path) -> list[str]:
+    """Splits named like the files; without it ``load_dataset`` would guess them from words in the names."""
+    lines = ["---", "configs:", "- config_name: default", "  data_files:"]
+    for split in SPLITS:
+        if (folder / f"{split}.jsonl").is_file():
+            lines += [f"  - split: {split}", f"    path: {split}.jsonl"]
     return [*lines, "---"]
 
 

@@ -105,7 +105,7 @@ def write_tables(out: Path, steps: Iterable[StepRecord], programs: Callable[[fro
             if step.split not in writers:
                 writers[step.split] = TableWriter(out / "steps" / f"{step.split}.parquet", StepRecord)
             writers[step.split].add(step)
-            used.update(h for h in (step.parent, step.child) if h)
+            used.update(h for h in (step.parent, step.child, step.root) if h)
         table = TableWriter(out / "programs" / "all.parquet", ProgramRecord)
         writers["\0programs"] = table
         for record in programs(frozenset(used)):

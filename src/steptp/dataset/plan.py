@@ -19,8 +19,8 @@ __all__ = ["DEMO", "resolve_workloads", "plan_wave", "quotas"]
 
 # The demo's zoo workloads, small enough that a naive kernel takes microseconds to a millisecond.
 DEMO = (
-    "matmul", "batched_matmul", "gemm_bias_relu", "softmax", "layer_norm", "rms_norm", "attention",
-    "conv2d", "max_pool2d", "gelu", "swiglu", "argmax", "mse_loss", "mlp_block",
+    "matmul", "batch_matmul", "matvec", "gemm_bias_relu", "softmax", "log_softmax", "layer_norm", "rms_norm", "attention_single", "conv2d",
+    "max_pool2d", "gelu", "swiglu", "argmax_middle", "mse_loss", "mlp", "sum_middle", "cumsum", "avg_pool1d", "residual_layer_norm",
 )  # fmt: skip
 
 

@@ -38,6 +38,8 @@ def write_dataset(out: Path, config: BuildConfig, ledger: Ledger, roots: dict[st
         for entry in entries:
             if entry.walk != last:
                 last, walk = entry.walk, journals.walks.get(entry.walk)
+            texts.setdefault(entry.root, roots[entry.root].text)
+            first.setdefault(entry.root, entry)
             for name in (entry.parent, entry.child):
                 if name:
                     texts.setdefault(name, walk["programs"][name]["text"])

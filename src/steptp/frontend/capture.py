@@ -18,12 +18,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._decomp import decomposition_table
 from torch.export import Dim, ExportedProgram, export
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from steptp.errors import FrontendError
+from steptp.frontend.dtypes import dtype_of
 from steptp.frontend.errors import control_flow, failed_export, user_place
 from steptp.frontend.inplace import translatable
 from steptp.frontend.names import fresh, identifier
@@ -130,6 +132,7 @@ def capture(module: torch.nn.Module, args: Sequence[object], kwargs: Mapping[str
         raise failed_export(err, name) from None
     _refuse_random(static)
     _refuse_unbacked(static, name)
+    _refuse_complex(static)
     effort = _effort(static)
     for which, limit in ((("input", "param", "buffer"), NAMED_LIMIT), (("input",), INPUTS_LIMIT)):
         if sizes == "auto" and effort <= limit:
@@ -169,6 +172,9 @@ def _decompose(exported: ExportedProgram) -> ExportedProgram:
     if translatable(exported.graph, known):
         return exported
     table: Any = torch.export.default_decompositions()
+    for target, decomposition in decomposition_table.items():
+        if isinstance(target, torch._ops.OpOverload) and target not in table and str(target) not in known:
+            table[target] = decomposition
     for target in list(table):
         if str(target) in known:
             table.pop(target)
@@ -205,12 +211,22 @@ def _refuse_random(exported: ExportedProgram) -> None:
                 "frontend-random", "dropout is active: the module is in training mode", place=place,
                 hint="call .eval() on the module, or set p=0; a program with random results has no reference to verify against",
             )  # fmt: skip
-        if "scaled_dot_product" in name or name == "multi_head_attention_forward":
-            continue  # its rule looks at dropout_p
+        if "scaled_dot_product" in name or name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+            values = dict(zip([a.name for a in target._schema.arguments], node.args, strict=False)) | dict(node.kwargs)
+            if not values.get("dropout_p", values.get("dropout", 0)) or not values.get("train", True):
+                continue
         raise FrontendError(
             "frontend-random", f"the module draws random numbers ({target})", place=place,
             hint="pass the random tensor as an input of forward()",
         )  # fmt: skip
+
+
+def _refuse_complex(exported: ExportedProgram) -> None:
+    for node in exported.graph.nodes:
+        value = node.meta.get("val")
+        for part in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(part, torch.Tensor) and part.dtype.is_complex:
+                dtype_of(part.dtype, f"the result of {node.target}", user_place(node.meta.get("stack_trace")))
 
 
 def refuse_mutation(leaf: Leaf) -> None:

@@ -52,7 +52,7 @@ def load_workload(spec: str, *, sizes: str = "auto", cache: bool = True) -> Work
         return _kept(("einsum", rest), cache, lambda: einsum_workload(rest))
     if kind == "zoo":
         zoo = importlib.import_module("steptp.frontend.zoo")
-        found: Workload = zoo.get(rest)
+        found: Workload = zoo.get(rest, sizes=sizes)
         return found
     if spec.endswith(".leir"):
         path = _file(spec)

@@ -215,4 +215,3 @@ def rules() -> Mapping[str, RuleFn]:
     for found in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"steptp.frontend.ops.{found.name}")
     return _RULES
-

@@ -63,7 +63,8 @@ def _again(expr: sympy.Basic) -> sympy.Basic:
 def _reduce_division(expr: sympy.Expr) -> sympy.Expr:
     """Take multiples of the divisor out of a floor division or remainder."""
     top, bottom = expr.args
-    whole, rest = [], []
+    whole: list[sympy.Expr] = []
+    rest: list[sympy.Expr] = []
     for term in sympy.Add.make_args(sympy.expand(top)):
         quotient = sympy.cancel(term / bottom)
         coefficient, factor = quotient.as_coeff_Mul()
@@ -180,6 +181,7 @@ def _without_common(expr: sympy.Expr) -> sympy.Expr:
 
 
 def _keep_conditions(found: Solution, guards: Sequence[sympy.Basic]) -> None:
+    bounds: dict[sympy.Expr, tuple[sympy.Expr, sympy.Basic]] = {}
     for guard in guards:
         now = found.apply(guard, divisions=False)
         if now in (sympy.true, sympy.false) or not isinstance(now, sympy.core.relational.Relational):
@@ -198,7 +200,19 @@ def _keep_conditions(found: Solution, guards: Sequence[sympy.Basic]) -> None:
         if isinstance(now, (sympy.Ge, sympy.Gt)) and all(c > 0 for c, _ in terms) and constant <= 2:
             continue
         if now not in found.conditions and not _always(now):
-            found.conditions.append(now)
+            at_least = _at_least(now)
+            moving = at_least - at_least.as_coeff_Add()[0]
+            if moving not in bounds or bounds[moving][0] > at_least.as_coeff_Add()[0]:
+                bounds[moving] = (at_least.as_coeff_Add()[0], now)
+    found.conditions += [condition for _, condition in bounds.values()]
+
+
+def _at_least(condition: sympy.core.relational.Relational) -> sympy.Expr:
+    """The integer expression that an inequality says is not negative."""
+    difference = sympy.expand(condition.lhs - condition.rhs)
+    if isinstance(condition, (sympy.Lt, sympy.Le)):
+        difference = -difference
+    return sympy.expand(difference - 1 if isinstance(condition, (sympy.Gt, sympy.Lt)) else difference)
 
 
 def _always(condition: sympy.Basic) -> bool:
@@ -314,8 +328,13 @@ class Extents:
         if expr in self._sums:
             return self._sums[expr]
         if isinstance(expr, sympy.Add) and expr.is_polynomial() and _degree(expr) > 1:
-            return sympy.Mul(*(self._sums.get(f, f) if isinstance(f, sympy.Add) else f for f in sympy.Mul.make_args(sympy.factor(expr))))
+            return sympy.Mul(*(self._known(f) for f in sympy.Mul.make_args(sympy.factor(expr))))
         return expr
+
+    def _known(self, factor: sympy.Expr) -> sympy.Expr:
+        """The derived size that a factor is, up to its sign."""
+        negated = sympy.expand(-factor)
+        return self._sums[factor] if factor in self._sums else -self._sums[negated] if negated in self._sums else factor
 
     def compound(self, expr: sympy.Basic) -> sympy.Expr | None:
         """The part of a dim that deserves a size of its own: a sum, or a lone floor division."""

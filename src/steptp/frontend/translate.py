@@ -15,6 +15,7 @@ from torch.fx import Node
 from steptp.errors import FrontendError, LeirError, Place
 from steptp.frontend.builder import Builder
 from steptp.frontend.capture import Capture, Leaf, refuse_mutation
+from steptp.frontend.dtypes import DTYPES, dtype_of
 from steptp.frontend.errors import user_place
 from steptp.frontend.finish import finish
 from steptp.frontend.inplace import UPDATES, functional_name, written
@@ -24,21 +25,9 @@ from steptp.frontend.symbols import Extents, Solution, Unrepresentable, solve
 from steptp.frontend.value import Shape, Value
 from steptp.ir import Buffer, DType, Expr, Program, eval_index, ix
 
-__all__ = ["translate", "dtype_of"]
+__all__ = ["Translated", "translate"]
 
-_DTYPES = {
-    torch.float16: DType.F16, torch.bfloat16: DType.BF16, torch.float32: DType.F32, torch.float64: DType.F64,
-    torch.int8: DType.I8, torch.int32: DType.I32, torch.int64: DType.I64, torch.bool: DType.BOOL,
-}  # fmt: skip
 _PROMOTING = frozenset({"self", "other", "exponent", "min", "max", "value", "tensor1", "tensor2", "end", "weight", "input"})
-
-
-def dtype_of(dtype: torch.dtype, what: str, place: Place | None = None) -> DType:
-    """The LEIR dtype; raises :class:`FrontendError` ``frontend-dtype`` for one that LEIR lacks."""
-    if dtype in _DTYPES:
-        return _DTYPES[dtype]
-    hint = "split it into a real and an imaginary tensor" if dtype.is_complex else f"cast it to one of {', '.join(str(d) for d in DType)}"
-    raise FrontendError("frontend-dtype", f"{what} has dtype {str(dtype).removeprefix('torch.')}, which LEIR does not have", place=place, hint=hint)
 
 
 @dataclass(slots=True)
@@ -102,10 +91,10 @@ class _Translation:
             for symbol in sorted(solved.free_symbols, key=lambda s: s.name):
                 if symbol not in self.extents.names:
                     self.extents.name(symbol, size_name(0, 0, self.taken))
+        self._derive_sizes()
         for solved, name in late:
             self.taken.discard(name)
             self.hints.setdefault(self.extents.index(solved), name)
-        self._derive_sizes()
 
     def _derive_sizes(self) -> None:
         """Name the compound dims of results, in graph order."""
@@ -240,7 +229,7 @@ class _Translation:
 
     def _no_rule(self, name: str, value: object, place: Place | None) -> FrontendError:
         for tensor in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(tensor, torch.Tensor) and tensor.dtype not in _DTYPES:
+            if isinstance(tensor, torch.Tensor) and tensor.dtype not in DTYPES:
                 dtype_of(tensor.dtype, f"the result of {name}", place)
         near = difflib.get_close_matches(name, rules(), 3, 0.75)
         similar = f"; operators with a rule and a similar name: {', '.join(near)}" if near else ""
@@ -259,7 +248,7 @@ class _Translation:
             else frozenset({0} if node.users else ())
         )
         results = tuple(
-            (self.shape(p.shape), _DTYPES.get(p.dtype, DType.F32) if n not in users else dtype_of(p.dtype, f"the result of {name}", place))
+            (self.shape(p.shape), DTYPES.get(p.dtype, DType.F32) if n not in users else dtype_of(p.dtype, f"the result of {name}", place))
             if isinstance(p, torch.Tensor)
             else ((), DType.F32)
             for n, p in enumerate(parts)
@@ -277,10 +266,10 @@ class _Translation:
                     found.append(one)
         if any(isinstance(x, torch.Tensor) for x in found):
             dtype = elementwise_dtypes(*found, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT)[1]
-            if dtype in _DTYPES:
-                return _DTYPES[dtype]
+            if dtype in DTYPES:
+                return DTYPES[dtype]
         first = parts[0]
-        return _DTYPES.get(first.dtype, DType.F32) if isinstance(first, torch.Tensor) else DType.F32
+        return DTYPES.get(first.dtype, DType.F32) if isinstance(first, torch.Tensor) else DType.F32
 
     def _arg(self, value: object) -> Arg:
         if isinstance(value, Node):
@@ -295,7 +284,7 @@ class _Translation:
         if isinstance(value, (list, tuple)):
             return tuple(self._arg(v) for v in value)
         if isinstance(value, torch.dtype):
-            return _DTYPES.get(value)
+            return DTYPES.get(value)
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         return None  # devices, layouts and memory formats do not matter here

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steptp.errors import FrontendError
+from steptp.errors import FrontendError, LeirError
 from steptp.ir import DType, Program, Size, eval_index, rebind, shape_of
 from steptp.ir.seeds import derive_seed
 from steptp.ir.walk import free_sizes, map_expr
@@ -109,7 +109,10 @@ def from_module(
     except Unrepresentable:  # a size expression without a LEIR form: keep sizes as numbers
         captured = capture(module, args, {}, name, sizes="static")
         done = translate(captured)
-    check(done.program)
+    try:
+        check(done.program)
+    except LeirError as err:
+        raise FrontendError("frontend-invalid", f"the translation of {name} is not a valid program (please report): {err.message}") from err
     params = {leaf.name: to_numpy(leaf.tensor) for leaf in done.leaves if leaf.kind != "input"}
     mutated = {out: leaf.name for out, leaf in done.mutated.items()}
     return Workload(name, done.program, kind, module, params, mutated, source, captured.dynamic, done.leaves, make_inputs)

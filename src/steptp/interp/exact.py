@@ -10,8 +10,9 @@ from typing import TypeVar
 from flint import ctx
 
 from steptp.interp import reals
+from steptp.interp.compare import Same, compare_exact
 from steptp.interp.machine import Machine, check_ranges
-from steptp.interp.reals import NeedPrecision, Real, Same, compare_exact, exact_const
+from steptp.interp.reals import NeedPrecision, Real, exact_const
 from steptp.interp.scalars import Binary, Scalar, Unary
 from steptp.ir.nodes import Program
 from steptp.ir.types import DType, int_range

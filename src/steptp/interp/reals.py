@@ -15,32 +15,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from enum import Enum
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 from flint import arb, fmpq, fmpz
 
-__all__ = ["Real", "NeedPrecision", "Same", "compare_exact", "exact_const", "rational", "sign", "less", "equal", "shown", "MAX_BITS"]
+__all__ = ["Real", "NeedPrecision", "exact_const", "rational", "as_ball", "sign", "less", "equal", "MAX_BITS"]
 
 Real: TypeAlias = Any  # fmpq | arb | float (special kinds only); python-flint has no type stubs
 
 MAX_BITS = 1024  # an exact rational that grows beyond this many bits becomes a ball
 ZERO, ONE = fmpq(0), fmpq(1)
+_HUGE = arb(2) ** 20_000
 INF, NAN = math.inf, math.nan
-_TIGHT = arb(10) ** -30
 
 
 class NeedPrecision(Exception):
     """A ball was too wide for a decision. Evaluate again with more bits; if that never helps, the result is undecided."""
-
-
-class Same(str, Enum):
-    """Outcome of comparing two exact values."""
-
-    EQUAL = "equal"
-    DIFFERENT = "different"
-    UNDECIDED = "undecided"
 
 
 def exact_const(value: float) -> Real:
@@ -78,9 +69,14 @@ def as_rational(x: Real) -> Real | None:
     """The rational that a finite value is known to be, else ``None``."""
     if type(x) is fmpq:
         return x
-    if x.is_exact():
+    if x.is_exact() and _moderate(x):
         return x.fmpq()
     return None
+
+
+def _moderate(x: Real) -> bool:
+    """Whether a ball's exponents are small enough to write it out in digits (those of ``exp(exp(20))`` are not)."""
+    return bool(x.is_zero() or (x.abs_upper() < _HUGE and x.abs_lower() * _HUGE > 1))
 
 
 def less(a: Real, b: Real) -> bool:
@@ -118,42 +114,6 @@ def equal(a: Real, b: Real) -> bool:
 def rational(value: int | bool) -> Real:
     """An integer or bool as a rational."""
     return fmpq(int(value))
-
-
-def compare_exact(a: Real, b: Real) -> Same:
-    """Compare two float values over the reals, without a tolerance.
-
-    Disjoint balls (or different rationals, or different kinds) are different. Finite balls that overlap are equal only
-    if both have a relative radius below 1e-30; a ball around 0 therefore is never equal to anything but another value's own object.
-    """
-    if type(a) is float or type(b) is float:
-        if type(a) is not type(b):
-            return Same.DIFFERENT
-        return Same.EQUAL if a == b or (a != a and b != b) else Same.DIFFERENT
-    if type(a) is fmpq and type(b) is fmpq:
-        return Same.EQUAL if a == b else Same.DIFFERENT
-    left, right = as_ball(a), as_ball(b)
-    if not (left.is_finite() and right.is_finite()):
-        return Same.UNDECIDED
-    if not left.overlaps(right):
-        return Same.DIFFERENT
-    return Same.EQUAL if _tight(left) and _tight(right) else Same.UNDECIDED
-
-
-def _tight(x: Real) -> bool:
-    return bool(x.is_exact()) or bool(x.rad() < _TIGHT * x.abs_lower())
-
-
-def shown(x: Real, digits: int = 20) -> str:
-    """A value for people: exact rationals with their decimal, balls with about ``digits`` digits, kinds by name."""
-    if type(x) is fmpq:
-        if x.denominator == 1:
-            return str(x.numerator)
-        decimal = arb(x).str(digits, radius=False)
-        return f"{x} = {decimal}" if len(str(x)) <= 2 * digits else str(decimal)
-    if type(x) is arb:
-        return str(x.str(digits, radius=False))
-    return str(x).lower() if isinstance(x, (bool, float)) else str(x)
 
 
 # arithmetic
@@ -318,10 +278,17 @@ def _whole(x: Real, how: Callable[[Real], int]) -> Real:
     exact = as_rational(x)
     if exact is not None:
         return fmpq(how(exact))
-    low, high = how(x.lower().fmpq()), how(x.upper().fmpq())
+    if not x.abs_upper() < _HUGE:
+        raise NeedPrecision  # no precision in use reaches the units digit
+    low, high = how(_end(x.lower())), how(_end(x.upper()))
     if low != high:
         raise NeedPrecision
     return fmpq(low)
+
+
+def _end(x: Real) -> Real:
+    """An end of a ball as a rational; one that is too small to write out is replaced by a larger number of its sign below 1/2."""
+    return x.fmpq() if _moderate(x) else fmpq(1 if x > 0 else -1, 4)
 
 
 def _floor(q: Real) -> int:

@@ -84,4 +84,4 @@ def _find(program: Program) -> Iterator[LeirError]:
 def check(program: Program) -> None:
     """Raise the first problem of a program (:class:`LeirError` ``check-*``); do nothing for a valid one."""
     for problem in problems(program):
-        raise problem
+        raise problem.with_traceback(None)  # the error is kept with the program and may be raised again

@@ -214,7 +214,7 @@ class _Parser(ExprParser):
         self.expect("[", f"the name and dtype of {name}", hint="a scalar is declared as X f32[]")
         shape: list[Expr] = []
         while shape or self.kinds[self.pos] != "]":
-            is_new = self.kinds[self.pos] == "name" and self.kinds[self.pos + 1] == "="
+            is_new = not self.level and self.kinds[self.pos] == "name" and self.kinds[self.pos + 1] == "="
             shape.append(self._size() if is_new else self.index(f"a dimension of {name}"))
             if self.kinds[self.pos] != ",":
                 break

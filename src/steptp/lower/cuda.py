@@ -98,7 +98,7 @@ class CudaEmitter(Emitter):
             var = n.tirx.Var(_AXIS[kind], "int32")
             iters.append((n.tirx.IterVar(tvm.ir.Range(0, extents[kind]), var, 1, _AXIS[kind]), extents[kind]))
             self.axes[kind] = (var, extents[kind])
-        saved, self.frame, self.in_kernel = self.frame, Frame(), True
+        saved, self.frame, self.in_kernel = self.frame, Frame(scratch_scope="local"), True
         inner = self.statement(stmt)
         body = n.sequence(self.frame.allocations + inner)
         self.frame, self.in_kernel = saved, False

@@ -7,16 +7,16 @@ constructors do not, and the pass list of ``steptp.lower.compile`` leaves the si
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 os.environ.setdefault("TVM_BIND_THREADS", "0")  # worker processes share the machine: never pin
 os.environ.setdefault("TVM_NUM_THREADS", str(len(os.sched_getaffinity(0))))  # TVM would halve it on x86, or follow OMP_NUM_THREADS
 
 from tvm import tirx
+from tvm.ir.expr import TensorLoad
 from tvm.target import codegen
 
-__all__ = ["Binder", "Expr", "Stmt", "codegen", "extern", "flit", "fence", "fma", "i32", "ilit", "intrinsic", "lazy_select", "reinterpret", "select", "sequence", "tirx"]
+__all__ = ["Binder", "Expr", "Scratch", "Stmt", "codegen", "extern", "flit", "fence", "fma", "i32", "ilit", "intrinsic", "reinterpret", "select", "sequence", "tirx"]
 
 Expr: TypeAlias = Any  # TVM's nodes carry no static types
 Stmt: TypeAlias = Any
@@ -70,11 +70,6 @@ def select(cond: Expr, yes: Expr, no: Expr) -> Expr:
     return tirx.Select(cond, yes, no)
 
 
-def lazy_select(cond: Expr, yes: Expr, no: Expr) -> Expr:
-    """Only the chosen side is evaluated."""
-    return tirx.if_then_else(cond, yes, no)
-
-
 def sequence(stmts: list[Stmt]) -> Stmt:
     """One statement from a list (an empty list does nothing)."""
     if len(stmts) == 1:
@@ -82,30 +77,56 @@ def sequence(stmts: list[Stmt]) -> Stmt:
     return tirx.SeqStmt(stmts) if stmts else tirx.Evaluate(i32(0))
 
 
-class Binder:
-    """Names shared sub-expressions.
+class Scratch:
+    """Small arrays that hold named sub-expressions, one pool for each dtype and lane count, reused by every statement of a region.
 
-    With a list of ``statements`` they become bindings in front of the statement being built; without one (inside a lazily
-    evaluated branch) ``Let`` nodes around the result.
+    Values pass through memory rather than ``Bind`` or ``Let`` nodes: TVM's analyzer substitutes those into each other, which
+    takes time exponential in the length of a polynomial. LLVM puts the arrays back into registers.
     """
 
-    def __init__(self, fresh: Callable[[], str], statements: list[Stmt] | None = None) -> None:
-        self._fresh = fresh
+    def __init__(self, allocations: list[Stmt], scope: str = "global") -> None:
+        self._allocations = allocations
+        self._scope = scope
+        self._pools: dict[tuple[str, int], list[Expr]] = {}
+        self._used: dict[tuple[str, int], int] = {}
+
+    def restart(self) -> None:
+        """Start a statement: everything is free again."""
+        self._used.clear()
+
+    def take(self, dtype: str, lanes: int) -> Expr:
+        """A free array of ``lanes`` elements."""
+        pool, used = self._pools.setdefault((dtype, lanes), []), self._used.get((dtype, lanes), 0)
+        if used == len(pool):
+            array = tirx.decl_buffer((lanes,), dtype, name=f"t_{dtype}_{used}" if lanes == 1 else f"t_{dtype}x{lanes}_{used}", scope=self._scope)
+            pool.append(array)
+            self._allocations.append(tirx.AllocBuffer(array, {"disable_lower_builtin": tirx.IntImm("bool", 1)}))
+        self._used[(dtype, lanes)] = used + 1
+        return pool[used]
+
+
+class Binder:
+    """Gives sub-expressions a name: ``bind(value, dtype)`` stores the value in front of the statement being built and reads it back."""
+
+    def __init__(self, statements: list[Stmt], scratch: Scratch, lane: Expr, lanes: int) -> None:
         self._statements = statements
-        self._bound: list[tuple[Expr, Expr]] = []
+        self._scratch = scratch
+        self._lane = lane
+        self._lanes = lanes
 
     def __call__(self, value: Expr, dtype: str) -> Expr:
-        """A variable that holds ``value``."""
-        if isinstance(value, (tirx.Var, tirx.FloatImm, tirx.IntImm)):
+        """An expression that is cheap to repeat and has this value."""
+        if isinstance(value, (tirx.Var, tirx.FloatImm, tirx.IntImm, TensorLoad)):
             return value
-        var = tirx.Var(self._fresh(), dtype)
-        if self._statements is None:
-            self._bound.append((var, value))
-        else:
-            self._statements.append(tirx.Bind(var, value))
-        return var
+        slot = self.slot(dtype)
+        self._statements.append(self.assign(slot, value))
+        return self.read(slot)
 
-    def close(self, result: Expr) -> Expr:
-        for var, value in reversed(self._bound):
-            result = tirx.Let(var, value, result)
-        return result
+    def slot(self, dtype: str) -> Expr:
+        return self._scratch.take(dtype, self._lanes)
+
+    def assign(self, slot: Expr, value: Expr) -> Stmt:
+        return tirx.BufferStore(slot, value, [self._lane])
+
+    def read(self, slot: Expr) -> Expr:
+        return tirx.BufferLoad(slot, [self._lane])

@@ -52,22 +52,33 @@ class Scalars:
     variables: dict[str, n.Expr] = field(default_factory=dict)
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
     cuda: bool = False
-    bindings: list[n.Stmt] | None = None
-    _names: int = 0
-
-    def fresh(self) -> str:
-        self._names += 1
-        return f"t{self._names}"
+    statements: list[n.Stmt] = field(default_factory=list)
+    scratch: n.Scratch = field(default_factory=lambda: n.Scratch([]))
+    lane: tuple[n.Expr, int] = field(default_factory=lambda: (n.i32(0), 1))
 
     def binder(self) -> n.Binder:
-        return n.Binder(self.fresh, self.bindings)
+        lane, lanes = self.lane
+        return n.Binder(self.statements, self.scratch, lane, lanes)
 
     @contextmanager
-    def lazily(self) -> Iterator[None]:
-        """What is translated inside may not be evaluated early."""
-        saved, self.bindings = self.bindings, None
+    def emitting(self, statements: list[n.Stmt]) -> Iterator[None]:
+        """Sub-expressions named inside are appended to ``statements``."""
+        saved, self.statements = self.statements, statements
         yield
-        self.bindings = saved
+        self.statements = saved
+
+    def branch(self, cond: n.Expr, dtype: str, yes: Callable[[], n.Expr], no: Callable[[], n.Expr]) -> n.Expr:
+        """The value of one side; only that side is evaluated."""
+        bind = self.binder()
+        slot = bind.slot(dtype)
+        sides = []
+        for side in (yes, no):
+            statements: list[n.Stmt] = []
+            with self.emitting(statements):
+                value = side()
+            sides.append(n.sequence([*statements, bind.assign(slot, value)]))
+        self.statements.append(n.tirx.IfThenElse(cond, *sides))
+        return bind.read(slot)
 
     @property
     def ranges(self) -> Ranges:
@@ -117,7 +128,7 @@ class Scalars:
             return _to(self.cast(expr), dtype)
         if isinstance(expr, Op):
             if expr.name == "select":
-                return self._choose(expr, lambda a: self.index(a, bits))
+                return self._choose(expr, lambda a: self.index(a, bits), dtype)
             return self._int_op(expr.name, [self.index(a, bits) for a in expr.args], dtype)
         raise internal(f"no index form for {expr!r}")
 
@@ -143,7 +154,7 @@ class Scalars:
     def _op(self, expr: Op) -> n.Expr:
         name, main = expr.name, expr.args[-1].dtype
         if name == "select":
-            return self._choose(expr, self.value)
+            return self._choose(expr, self.value, COMPUTE[main])
         if name in ("and", "or"):
             return self._logic(expr)
         if name == "not":
@@ -153,7 +164,7 @@ class Scalars:
         args = [self.value(a) for a in expr.args]
         if name == "isnan":
             bind = self.binder()
-            return bind.close(_float_test(bind(args[0], COMPUTE[main])))
+            return _float_test(bind(args[0], COMPUTE[main]))
         if main.is_int:
             return self._int_op(name, args, COMPUTE[main])
         return self._rounded(self._float_op(name, args, COMPUTE[main]), main, exact=name in ("neg", "abs", "max", "min", "floor", "ceil", "round"))
@@ -176,18 +187,16 @@ class Scalars:
         if self.ranges.safe(expr.args[1]):
             b = self.value(expr.args[1])
             return n.tirx.And(a, b) if expr.name == "and" else n.tirx.Or(a, b)
-        with self.lazily():
-            b = self.value(expr.args[1])
+        right = expr.args[1]
         if expr.name == "and":
-            return n.lazy_select(a, b, n.ilit(0, "bool"))
-        return n.lazy_select(a, n.ilit(1, "bool"), b)
+            return self.branch(a, "bool", lambda: self.value(right), lambda: n.ilit(0, "bool"))
+        return self.branch(a, "bool", lambda: n.ilit(1, "bool"), lambda: self.value(right))
 
-    def _choose(self, expr: Op, side: Callable[[Expr], n.Expr]) -> n.Expr:
-        cond, ranges = self.value(expr.args[0]), self.ranges
-        if ranges.safe(expr.args[1]) and ranges.safe(expr.args[2]):
-            return n.select(cond, side(expr.args[1]), side(expr.args[2]))
-        with self.lazily():
-            return n.lazy_select(cond, side(expr.args[1]), side(expr.args[2]))
+    def _choose(self, expr: Op, side: Callable[[Expr], n.Expr], dtype: str) -> n.Expr:
+        cond, ranges, (yes, no) = self.value(expr.args[0]), self.ranges, expr.args[1:]
+        if ranges.safe(yes) and ranges.safe(no):
+            return n.select(cond, side(yes), side(no))
+        return self.branch(cond, dtype, lambda: side(yes), lambda: side(no))
 
     def _int_op(self, name: str, args: list[n.Expr], dtype: str) -> n.Expr:
         if name == "neg":
@@ -195,7 +204,7 @@ class Scalars:
         if name == "abs":
             bind = self.binder()
             x = bind(args[0], dtype)
-            return bind.close(n.select(n.tirx.LT(x, n.ilit(0, dtype)), n.tirx.Sub(n.ilit(0, dtype), x), x))
+            return n.select(n.tirx.LT(x, n.ilit(0, dtype)), n.tirx.Sub(n.ilit(0, dtype), x), x)
         return _INT[name](*args)
 
     def _float_op(self, name: str, args: list[n.Expr], dtype: str) -> n.Expr:
@@ -213,7 +222,7 @@ class Scalars:
             return vecmath.FUNCTIONS[name](args[0], self.binder())
         if name == "sigmoid":
             return self._sigmoid(args[0], dtype)
-        return self.named(self._call(name, args, dtype), dtype)
+        return self._call(name, args, dtype)
 
     def _call(self, name: str, args: list[n.Expr], dtype: str) -> n.Expr:
         if name == "*":
@@ -224,24 +233,19 @@ class Scalars:
             return n.tirx.Div(n.flit(1.0, dtype), n.intrinsic("llvm.sqrt", dtype, args[0]))
         return n.extern(name + ("f" if dtype == "float32" else ""), dtype, args[0])
 
-    def named(self, value: n.Expr, dtype: str) -> n.Expr:
-        """The value under a name: a TVM pass visits nested calls twice at every level."""
-        bind = self.binder()
-        return bind.close(bind(value, dtype))
-
     def _extreme(self, name: str, args: list[n.Expr], dtype: str) -> n.Expr:
         """max or min: NaN if either side is NaN, and -0 < +0, so that the order of a reduction does not matter."""
         if not self.cuda and not isinstance(args[1], n.tirx.FloatImm):
-            return self.named(n.intrinsic("llvm.maximum" if name == "max" else "llvm.minimum", dtype, *args), dtype)
+            return n.intrinsic("llvm.maximum" if name == "max" else "llvm.minimum", dtype, *args)
         bind = self.binder()
         a = bind(args[0], dtype)
         if self.cuda:
             b = bind(args[1], dtype)
             better = n.tirx.GT(a, b) if name == "max" else n.tirx.LT(a, b)
-            return bind.close(n.select(_float_test(a), a, n.select(better, a, b)))
+            return n.select(_float_test(a), a, n.select(better, a, b))
         b = args[1]  # a literal other than NaN and -0.0: one comparison decides, NaN and ties included
         loses = n.tirx.LE(a, b) if name == "max" else n.tirx.GT(a, b)
-        return bind.close(n.select(loses, b, a))
+        return n.select(loses, b, a)
 
     def _sigmoid(self, x: n.Expr, dtype: str) -> n.Expr:
         """1/(1+exp(-|x|)), or its complement times exp, so that large magnitudes neither overflow nor cancel."""
@@ -251,7 +255,7 @@ class Scalars:
         t = bind(n.extern("expf" if dtype == "float32" else "exp", dtype, size), dtype)
         one = n.flit(1.0, dtype)
         top = n.select(n.tirx.LT(x, n.flit(0.0, dtype)), t, one)
-        return bind.close(n.tirx.Div(top, n.tirx.Add(one, t)))
+        return n.tirx.Div(top, n.tirx.Add(one, t))
 
     # casts and rounding
 

@@ -33,6 +33,11 @@ class Frame:
 
     allocations: list[n.Stmt] = field(default_factory=list)
     stack: int = 0
+    scratch_scope: str = "global"
+    scratch: n.Scratch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scratch = n.Scratch(self.allocations, self.scratch_scope)
 
 
 @dataclass(slots=True)
@@ -69,21 +74,26 @@ class Emitter:
         return [*bindings, n.tirx.IfThenElse(cond, n.sequence(inner), None)] if inner else []
 
     def condition(self, cond: Expr) -> tuple[list[n.Stmt], n.Expr]:
-        """Bindings, and the condition over them."""
-        bindings = self.scalars.bindings = []
-        value = self.scalars.value(cond)
-        self.scalars.bindings = None
-        return bindings, value
+        """What must run first, and the condition."""
+        before: list[n.Stmt] = []
+        self._restart()
+        with self.scalars.emitting(before):
+            value = self.scalars.value(cond)
+        return before, value
 
     def plain_store(self, stmt: Store) -> list[n.Stmt]:
-        """Bindings of shared sub-expressions, then the store."""
+        """Shared sub-expressions, then the store."""
         slot = self.scalars.slots[stmt.buffer]
-        bindings: list[n.Stmt] = []
-        self.scalars.bindings = bindings
-        value = self.scalars.stored(self.scalars.value(combined(stmt, slot.leir)), slot.leir.dtype)
-        where = self.scalars.address(stmt.buffer, stmt.indices)
-        self.scalars.bindings = None
-        return [*bindings, n.tirx.BufferStore(slot.tvm, value, where)]
+        out: list[n.Stmt] = []
+        self._restart()
+        with self.scalars.emitting(out):
+            value = self.scalars.stored(self.scalars.value(combined(stmt, slot.leir)), slot.leir.dtype)
+            where = self.scalars.address(stmt.buffer, stmt.indices)
+        return [*out, n.tirx.BufferStore(slot.tvm, value, where)]
+
+    def _restart(self) -> None:
+        self.scalars.scratch = self.frame.scratch
+        self.scalars.scratch.restart()
 
     # loops
 

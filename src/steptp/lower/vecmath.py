@@ -40,10 +40,10 @@ def _c(value: float) -> n.Expr:
     return n.flit(value, F)
 
 
-def _horner(coefficients: tuple[float, ...], x: n.Expr, bind: n.Binder) -> n.Expr:
-    """The polynomial at ``x``; each step gets a name, because a TVM pass visits nested calls twice at every level."""
+def _horner(coefficients: tuple[float, ...], x: n.Expr) -> n.Expr:
+    """The polynomial at ``x``."""
     first, *rest = reversed(coefficients)
-    return reduce(lambda acc, c: bind(n.fma(acc, x, _c(c)), F), rest, _c(first))
+    return reduce(lambda acc, c: n.fma(acc, x, _c(c)), rest, _c(first))
 
 
 def _isnan(x: n.Expr) -> n.Expr:
@@ -87,7 +87,7 @@ def _clamped(x: n.Expr, low: float, high: float, bind: n.Binder) -> n.Expr:
 def _exp_core(x: n.Expr, bind: n.Binder) -> n.Expr:
     x = _clamped(x, -105.0, 89.5, bind)
     k, r = _reduced(x, bind)
-    tail = bind(n.fma(_horner(_EXP, r, bind), n.tirx.Mul(r, r), r), F)
+    tail = bind(n.fma(_horner(_EXP, r), n.tirx.Mul(r, r), r), F)
     near = bind(n.tirx.Add(tail, _c(1.0)), F)
     half = bind(n.tirx.shift_right(k, n.i32(1)), "int32")
     return bind(n.fence(n.tirx.Mul(n.tirx.Mul(near, _power_of_two(half)), _power_of_two(n.tirx.Sub(k, half))), F), F)
@@ -95,13 +95,13 @@ def _exp_core(x: n.Expr, bind: n.Binder) -> n.Expr:
 
 def exp(x: n.Expr, bind: n.Binder) -> n.Expr:
     """e**x; overflows to inf above 88.72, subnormal below -87.34, 0 below -103.98."""
-    return bind.close(_exp_core(bind(x, F), bind))
+    return _exp_core(bind(x, F), bind)
 
 
 def _expm1_core(x: n.Expr, bind: n.Binder) -> n.Expr:
     limited = _clamped(x, -30.0, 88.9, bind)
     k, r = _reduced(limited, bind)
-    p = bind(n.fma(_horner(_EXPM1, r, bind), n.tirx.Mul(r, r), r), F)
+    p = bind(n.fma(_horner(_EXPM1, r), n.tirx.Mul(r, r), r), F)
     scale = bind(_power_of_two(n.tirx.Sub(k, n.i32(1))), F)  # half of 2**k, so that k = 128 stays finite
     halved = bind(n.fma(p, scale, n.tirx.Sub(scale, _c(0.5))), F)
     big = n.fence(n.tirx.Mul(halved, _c(2.0)), F)
@@ -111,7 +111,7 @@ def _expm1_core(x: n.Expr, bind: n.Binder) -> n.Expr:
 
 def expm1(x: n.Expr, bind: n.Binder) -> n.Expr:
     """e**x - 1 without cancellation."""
-    return bind.close(_expm1_core(bind(x, F), bind))
+    return _expm1_core(bind(x, F), bind)
 
 
 def _log_parts(x: n.Expr, bind: n.Binder) -> tuple[n.Expr, n.Expr]:
@@ -128,7 +128,7 @@ def _log_parts(x: n.Expr, bind: n.Binder) -> tuple[n.Expr, n.Expr]:
 def _log_sum(e: n.Expr, f: n.Expr, bind: n.Binder) -> n.Expr:
     """log(2**e * (1+f))."""
     square = bind(n.tirx.Mul(f, f), F)
-    cubic = bind(n.fence(n.tirx.Mul(n.tirx.Mul(f, square), _horner(_LOG, f, bind)), F), F)
+    cubic = bind(n.fence(n.tirx.Mul(n.tirx.Mul(f, square), _horner(_LOG, f)), F), F)
     curved = bind(n.fma(square, _c(-0.5), cubic), F)
     rest = bind(n.fma(e, _c(_LN2_LOW), curved), F)
     return bind(n.fma(e, _c(_LN2_HIGH), n.tirx.Add(f, rest)), F)
@@ -146,7 +146,7 @@ def log(x: n.Expr, bind: n.Binder) -> n.Expr:
     """Natural logarithm."""
     x = bind(x, F)
     e, f = _log_parts(x, bind)
-    return bind.close(_log_special(x, bind(_log_sum(e, f, bind), F)))
+    return _log_special(x, bind(_log_sum(e, f, bind), F))
 
 
 def log1p(x: n.Expr, bind: n.Binder) -> n.Expr:
@@ -161,7 +161,7 @@ def log1p(x: n.Expr, bind: n.Binder) -> n.Expr:
     main = _log_sum(e, f, bind)
     result = bind(n.select(unscaled, main, n.tirx.Add(main, finite)), F)
     small = n.tirx.LT(_abs(x), _c(2.0**-26))
-    return bind.close(n.select(small, x, _log_special(u, result)))
+    return n.select(small, x, _log_special(u, result))
 
 
 def tanh(x: n.Expr, bind: n.Binder) -> n.Expr:
@@ -169,10 +169,10 @@ def tanh(x: n.Expr, bind: n.Binder) -> n.Expr:
     x = bind(x, F)
     size = bind(_abs(x), F)
     square = bind(n.tirx.Mul(x, x), F)
-    near = n.fma(n.tirx.Mul(square, x), _horner(_TANH, square, bind), x)
+    near = n.fma(n.tirx.Mul(square, x), _horner(_TANH, square), x)
     e = bind(_exp_core(n.tirx.Mul(size, _c(2.0)), bind), F)
     far = n.tirx.Sub(_c(1.0), n.tirx.Div(_c(2.0), n.tirx.Add(e, _c(1.0))))
-    return bind.close(_with_sign(n.select(n.tirx.LT(size, _c(0.56)), near, far), x))
+    return _with_sign(n.select(n.tirx.LT(size, _c(0.56)), near, far), x)
 
 
 def sigmoid(x: n.Expr, bind: n.Binder) -> n.Expr:
@@ -180,7 +180,7 @@ def sigmoid(x: n.Expr, bind: n.Binder) -> n.Expr:
     x = bind(x, F)
     t = bind(_exp_core(n.tirx.Mul(_abs(x), _c(-1.0)), bind), F)
     top = n.select(n.tirx.LT(x, _c(0.0)), t, _c(1.0))
-    return bind.close(n.tirx.Div(top, n.tirx.Add(t, _c(1.0))))
+    return n.tirx.Div(top, n.tirx.Add(t, _c(1.0)))
 
 
 def erf(x: n.Expr, bind: n.Binder) -> n.Expr:
@@ -188,11 +188,11 @@ def erf(x: n.Expr, bind: n.Binder) -> n.Expr:
     x = bind(x, F)
     size = bind(_abs(x), F)
     square = bind(n.tirx.Mul(x, x), F)
-    near = n.fma(x, _horner(_ERF, square, bind), x)
+    near = n.fma(x, _horner(_ERF, square), x)
     limited = bind(n.select(n.tirx.GT(size, _c(4.0)), _c(4.0), size), F)
-    p = bind(_horner(_ERFC, limited, bind), F)
+    p = bind(_horner(_ERFC, limited), F)
     far = n.tirx.Sub(_c(1.0), _exp_core(n.tirx.Mul(p, _c(-1.0)), bind))
-    return bind.close(n.select(n.tirx.LT(size, _c(0.93)), near, _with_sign(far, x)))
+    return n.select(n.tirx.LT(size, _c(0.93)), near, _with_sign(far, x))
 
 
 FUNCTIONS: dict[str, Callable[[n.Expr, n.Binder], n.Expr]] = {
@@ -210,7 +210,7 @@ def round_bf16(x: n.Expr, bind: n.Binder) -> n.Expr:
     odd = n.tirx.bitwise_and(n.tirx.shift_right(u, n.ilit(16, "uint32")), n.ilit(1, "uint32"))
     up = n.tirx.Add(n.tirx.Add(u, n.ilit(0x7FFF, "uint32")), odd)
     kept = n.reinterpret(F, n.tirx.bitwise_and(up, n.ilit(0xFFFF0000, "uint32")))
-    return bind.close(n.select(_isnan(x), _c(float("nan")), kept))
+    return n.select(_isnan(x), _c(float("nan")), kept)
 
 
 def round_to_odd(x: n.Expr, bind: n.Binder) -> n.Expr:
@@ -223,7 +223,7 @@ def round_to_odd(x: n.Expr, bind: n.Binder) -> n.Expr:
     beyond = n.select(n.tirx.LT(x, n.flit(0.0, "float64")), n.tirx.LT(back, x), n.tirx.GT(back, x))
     truncated = n.select(beyond, n.tirx.Sub(bits, n.i32(1)), bits)
     odd = n.reinterpret(F, n.tirx.bitwise_or(truncated, n.i32(1)))
-    return bind.close(n.select(exact, y, odd))
+    return n.select(exact, y, odd)
 
 
 # CUDA: the device library is accurate and needs no polynomials

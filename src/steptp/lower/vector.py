@@ -135,7 +135,9 @@ def _vector_store(emitter: Emitter, lanes: Lanes, stmt: Store) -> list[n.Stmt]:
         return emitter.plain_store(stmt)
     lane = n.tirx.Var(lanes.var, "int32")
     _enter(emitter, lanes, lane)
+    scalar, emitter.scalars.lane = emitter.scalars.lane, (lane, lanes.count)
     body = n.sequence(emitter.plain_store(stmt))
+    emitter.scalars.lane = scalar
     return [n.tirx.For(lane, n.i32(0), n.i32(lanes.count), n.tirx.ForKind.VECTORIZED, body)]
 
 
@@ -177,8 +179,9 @@ def _without_unsafe(emitter: Emitter, lanes: Lanes, expr: Expr) -> tuple[Expr | 
     ranges = emitter.scalars.ranges
     if isinstance(expr, Op):
         if expr.name == "select" and not (ranges.safe(expr.args[1]) and ranges.safe(expr.args[2])):
-            if not _varies(expr.args[0], lanes) and not any(_binds(a) for a in expr.args):
-                return expr, []  # one scalar branch around vector operands
+            if not _varies(expr.args[0], lanes):
+                plain = [_without_unsafe(emitter, lanes, a) for a in expr.args]  # one scalar branch around vector operands
+                return (expr, []) if all(value is not None and not conds for value, conds in plain) else (None, [])
             if not ranges.safe(expr.args[2]):
                 return None, []
             value, inner = _without_unsafe(emitter, lanes, expr.args[1])
@@ -198,15 +201,6 @@ def _without_unsafe(emitter: Emitter, lanes: Lanes, expr: Expr) -> tuple[Expr | 
         inner_parts = [_without_unsafe(emitter, lanes, i) for i in expr.indices]
         return (expr, []) if all(value == i and not conds for (value, conds), i in zip(inner_parts, expr.indices, strict=True)) else (None, [])
     return expr, []
-
-
-def _binds(expr: Expr) -> bool:
-    """Whether the TIR of the expression names sub-expressions, or holds another lazy branch: too much for a branch inside a vector."""
-    return any(
-        isinstance(e, Op) and (e.name in vecmath.FUNCTIONS or e.name in ("max", "min", "isnan", "abs", "select", "and", "or") or e.type is DType.BF16)
-        for e in subexprs(expr)
-        if e.dtype is not DType.I64
-    )
 
 
 def _calls_library(emitter: Emitter, expr: Op) -> bool:

@@ -48,7 +48,7 @@ class TimingOptions:
 
     sample_ns: int = 200_000
     rounds: int = 8
-    max_rounds: int = 24
+    max_rounds: int = 40
     pairs: int = 4
     budget_s: float = 0.25
     confidence: float = 0.99

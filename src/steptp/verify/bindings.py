@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from steptp.errors import LeirError
 from steptp.interp.cost import instance_counter, size_code
-from steptp.ir.nodes import Const, Expr, Loop, Op, Program, Var
+from steptp.ir.nodes import Const, Expr, Loop, Op, Program, Size, Var
 from steptp.ir.sizes import free_size_names
 from steptp.ir.walk import buffers, free_sizes, free_vars, stmt_exprs, subexprs, visit
 
@@ -22,6 +22,7 @@ GOALS = ("full", "tail", "short")
 _PRIMES = ((3, 5, 7, 2, 11, 13), (3, 2, 5, 4), (2, 3), (2, 1))  # plain sizes, in rounds from roomy to cramped
 _FACTORS = ((3, 2, 5, 4), (2, 3, 4), (2,), (2, 1))
 _SQUARES = ((4, 9), (4, 1), (4, 1), (1, 4))
+_REACH = 40  # values tried when a derived size is aimed at
 _MAX_NODES = 600
 _LEAF_NODES = 30  # most rejected assignments are too large, and a more cramped round mends that sooner than their neighbours
 
@@ -123,12 +124,15 @@ class _Search:
                     self.derived.setdefault(decl.name, decl.expr)
         found = set().union(*(factor_pairs(p) for p in programs))
         closure = {n: self._roots(n) for n in self.derived}
-        self.pairs: set[tuple[str, str | int]] = {(r, f) for n, f in found for r in closure.get(n, {n}) if r in self.real and r != f}
+        self.pairs: set[tuple[str, str | int]] = {(n, f) for n, f in found if f in self.real or isinstance(f, int)}
+        self.carriers = {n: self._carrier(n) for n, _ in self.pairs if n in self.derived}
+        self.codes = {n: size_code(e) for n, e in self.derived.items()}
         self.factors = {f for _, f in self.pairs if isinstance(f, str)}
         self.squares = set().union(*(_square_sizes(p) for p in programs))
         self.numbers = self._pinned()
         self.order = sorted(self.real, key=self._rank)
         self.nodes = 0
+        self.exactly = False  # whether an assignment must have the tile shape of its goal
         position = {name: n for n, name in enumerate(self.order)}
         last = {name: max((position[r] for r in roots), default=0) for name, roots in closure.items()}
         self.derived_below = [[(n, size_code(e)) for n, e in self.derived.items() if last[n] <= depth] for depth in range(len(self.order))]
@@ -143,6 +147,11 @@ class _Search:
         for inner in free_sizes(self.derived[name]):
             found |= self._roots(inner) if inner in self.derived else {inner}
         return found
+
+    def _carrier(self, name: str) -> str:
+        """The free size that a derived size follows: the first one in its expression (``H`` in ``OH=H-K+1``)."""
+        first = next((e.name for e in subexprs(self.derived[name]) if isinstance(e, Size)), "")
+        return self._carrier(first) if first in self.derived else first
 
     def _pinned(self) -> dict[str, list[int]]:
         """Numbers in constraints on each size, as candidates of last resort, and the present value."""
@@ -162,23 +171,53 @@ class _Search:
             depth += 1
             seen |= level
             level = {f for n, f in self.pairs if n in level and isinstance(f, str)}
+        if name in self.carriers.values():
+            depth += 50  # set last, so that the derived size can be aimed at
         return depth if name not in self.factors else depth - 100, list(self.real).index(name)
 
     def candidates(self, name: str, goal: str, round_: int, taken: Mapping[str, int]) -> list[int]:
-        steps = [f if isinstance(f, int) else taken[f] for n, f in self.pairs if n == name and (isinstance(f, int) or f in taken)]
-        tile = max((s for s in steps if s > 0), default=0)
-        if tile and goal == "full":
-            first = [2 * tile, 3 * tile, 4 * tile, tile]
-        elif tile and goal == "tail":
-            first = [2 * tile + 1, 2 * tile + tile - 1, 3 * tile + 1, 2 * tile, tile]
-        elif tile:
-            first = [max(tile - 1, 1), 1, tile, 2 * tile]
+        first = self._aimed(name, goal, taken)
+        for derived, carrier in self.carriers.items():
+            if carrier == name:
+                first += self._inverted(derived, name, self._aimed(derived, goal, taken), taken)
+        if first:
+            pass
         elif name in self.squares:
             first = list(_SQUARES[round_])
         else:
             first = list((_FACTORS if name in self.factors else _PRIMES)[round_])
             first.sort(key=lambda v: v in taken.values())  # distinct sizes get distinct values while they last
         return [*dict.fromkeys([*first, *self.numbers[name]])]
+
+    def _aimed(self, name: str, goal: str, taken: Mapping[str, int]) -> list[int]:
+        """Values that give a tiled size the tile shape of the goal."""
+        steps = [f if isinstance(f, int) else taken[f] for n, f in self.pairs if n == name and (isinstance(f, int) or f in taken)]
+        tile = max((s for s in steps if s > 0), default=0)
+        if not tile:
+            return []
+        if goal == "full":
+            return [2 * tile, 3 * tile, 4 * tile, tile]
+        if goal == "tail":
+            return [2 * tile + 1, 2 * tile + tile - 1, 3 * tile + 1, 2 * tile, tile]
+        return [max(tile - 1, 1), 1, tile, 2 * tile]
+
+    def _inverted(self, derived: str, carrier: str, wanted: list[int], taken: Mapping[str, int]) -> list[int]:
+        """Values of ``carrier`` that give the derived size the wanted values, in their order."""
+        by_value: dict[int, int] = {}
+        for value in range(1, _REACH):
+            try:
+                by_value.setdefault(self._with_derived({**taken, carrier: value}).get(derived, 0), value)
+            except LeirError:
+                continue
+        return [by_value[w] for w in wanted if w in by_value]
+
+    def _with_derived(self, values: Mapping[str, int]) -> dict[str, int]:
+        """``values`` with the derived sizes that they determine."""
+        env = dict(values)
+        for name, code in self.codes.items():
+            if free_sizes(self.derived[name]) <= env.keys():
+                env[name] = code(env)
+        return env
 
     def solve(self, goal: str, round_: int) -> dict[str, int] | None:
         """The first assignment that satisfies everything within the limit on instances."""
@@ -187,7 +226,7 @@ class _Search:
 
     def _descend(self, depth: int, taken: dict[str, int], goal: str, round_: int) -> dict[str, int] | None:
         if depth == len(self.order):
-            if self.instances(taken) is not None:
+            if self.instances(taken) is not None and (not self.exactly or goal in self.covers(taken)):
                 return dict(taken)
             self.nodes += _LEAF_NODES
             return None
@@ -231,10 +270,11 @@ class _Search:
     def covers(self, values: Mapping[str, int]) -> tuple[str, ...]:
         """Which tile shapes occur for some (size, factor) pair."""
         found: set[str] = set()
+        env = self._with_derived(values)
         for name, factor in self.pairs:
-            tile = factor if isinstance(factor, int) else values.get(factor, 0)
+            tile = factor if isinstance(factor, int) else env.get(factor, 0)
             if tile > 0:
-                whole, rest = divmod(values[name], tile)
+                whole, rest = divmod(env[name], tile)
                 found.add("short" if whole == 0 else "tail" if rest and whole >= 2 else "full" if whole >= 2 else "single")
         return tuple(g for g in (*GOALS, "single") if g in found)
 
@@ -248,21 +288,21 @@ def tiny_bindings(*programs: Program, preferred: int = 1200, limit: int = 20_000
     found: dict[tuple[tuple[str, int], ...], Binding] = {}
     missing: list[str] = []
     search = _Search(programs, limit)
-    for goal in GOALS if search.pairs else ("full",):
-        values: dict[str, int] | None = None
-        for ceiling in (preferred, limit):
-            search.limit = ceiling
+
+    def add(goal: str, exactly: bool) -> bool:
+        for search.limit in (preferred, limit):
+            search.exactly = exactly
             values = next((v for r in range(len(_PRIMES)) if (v := search.solve(goal, r)) is not None), None)
             if values is not None:
-                break
-        if values is None:
-            missing.append(goal)
-            continue
-        key = tuple((n, values[n]) for n in search.real)
-        covers = search.covers(values)
-        if search.pairs and goal not in covers:
-            missing.append(goal)
-        found.setdefault(key, Binding(key, covers, search.instances(values) or 0))
+                key = tuple((n, values[n]) for n in search.real)
+                found.setdefault(key, Binding(key, search.covers(values), search.instances(values) or 0))
+                return True
+        return False
+
+    if search.pairs:
+        missing = [goal for goal in GOALS if not add(goal, True)]
+    if not found:
+        add("full", False)
     ordered = tuple(sorted(found.values(), key=lambda b: (b.instances, b.sizes)))
     if not ordered:
         return Bindings((), f"no sizes satisfy the constraints with at most {limit} statement instances")

@@ -1,7 +1,7 @@
 """Tier 2: is the child the same set of operations as the parent, under a legal order?
 
 The strategy hands over an instance map (which child store runs which parent instances). Nothing else of the strategy is
-trusted. Proven here, exactly and for all inputs at the programs' real sizes: every parent instance runs exactly once; every
+trusted. Proven here, for programs that tier 1 finds safe, exactly and for all inputs at their real sizes: every parent instance runs exactly once; every
 child instance evaluates the parent's operator tree on the same elements; every dependence of the parent keeps its direction,
 resets of accumulations included; and no value is lost where a temporary lives elsewhere. Stores of temporaries that only one
 of the programs has (inlined, split off, copied) need no entry when they are purely defined (:mod:`steptp.analysis.expand`) or only

@@ -15,15 +15,15 @@ from functools import partial
 from typing import Any
 
 from steptp.errors import LeirError
+from steptp.interp.compare import shown
 from steptp.interp.demand import BudgetExceeded, DemandEvaluator
 from steptp.interp.errors import EvalError
 from steptp.interp.exact import PRECISIONS, ExactMachine, Same, Undecided, compare_exact, precision
-from steptp.interp.reals import shown
 from steptp.ir.nodes import Buffer, Program
 from steptp.ir.sizes import free_size_names, shape_of
 from steptp.verify.bindings import Binding, Bindings, apply_binding, tiny_bindings
 from steptp.verify.cache import Lru, program_key
-from steptp.verify.regimes import SPECIAL_REGIMES, exact_inputs, lazy_inputs, relevant_regimes
+from steptp.verify.regimes import SPECIAL_REGIMES, LazyDraw, exact_inputs, lazy_inputs, relevant_regimes
 from steptp.verify.samples import sample_indices
 from steptp.verify.verdict import Counterexample, TierReport, VerdictKind
 
@@ -115,7 +115,7 @@ class _Run:
     open: list[str] = field(default_factory=list)  # points that stayed undecided
     skipped: list[str] = field(default_factory=list)  # points where the parent has no value
     real_note: str = ""
-    decided: set[str] = field(default_factory=set)  # outputs with at least one finite element compared
+    decided: set[str] = field(default_factory=set)  # outputs with at least one element compared that is not NaN
 
     def evidence(self) -> dict[str, object]:
         return {
@@ -146,7 +146,7 @@ class _Run:
             return VerdictKind.UNKNOWN, f"not decided over the reals at {', '.join(self.open[:3])}"
         silent = [b.name for b in self.parent.outputs if b.name not in self.decided and 0 not in shape_of(b.shape, self.parent)]
         if silent:
-            return VerdictKind.UNKNOWN, f"no finite element of {', '.join(silent)} could be compared{': ' + self.real_note if self.real_note else ''}"
+            return VerdictKind.UNKNOWN, f"no element of {', '.join(silent)} other than NaN was compared{': ' + self.real_note if self.real_note else ''}"
         count = self.inputs + self.real_elements
         where = f"{self.elements} elements at {len(self.bindings)} tiny bindings, {self.real_elements} at real sizes"
         return VerdictKind.OK, f"equal at {count} random points ({where}; {self.bits} bits)"
@@ -214,7 +214,7 @@ class _Run:
                     if same is Same.EQUAL:
                         self.elements += 1
                         missing.discard((name, flat))
-                        if type(a) is not float:
+                        if not _is_nan(a):
                             self.decided.add(name)
         return Same.EQUAL
 
@@ -227,7 +227,7 @@ class _Run:
             self.real_note = "the real sizes are one of the bindings"
             return None
         chosen = [r for r in self.regimes if r in ("normal", "ties", "positive")] or ["normal"]
-        sources = {r: lazy_inputs(self.parent, r, self.seed) for r in chosen}
+        sources: dict[str, dict[str, LazyDraw]] = {}
         regime = chosen[0]
 
         def source(name: str, flat: int) -> Any:
@@ -245,6 +245,8 @@ class _Run:
             if buffer.name in beyond:
                 continue
             regime = chosen[number % len(chosen)]
+            if regime not in sources:
+                sources[regime] = lazy_inputs(self.parent, regime, self.seed)
             outcome = self._element(pair, buffer, index, sizes, regime)
             if isinstance(outcome, tuple):
                 return outcome
@@ -281,7 +283,7 @@ class _Run:
                     return self._differs(buffer, index, expected.value, actual.value, sizes, regime, self.seed, "one element at real sizes (lazy inputs)")
                 if same is Same.EQUAL:
                     self.real_elements += 1
-                    if type(expected.value) is not float:
+                    if not _is_nan(expected.value):
                         self.decided.add(buffer.name)
                     return False
             else:
@@ -338,6 +340,10 @@ def _compile(program: Program, binding: Binding) -> ExactMachine | LeirError:
         return ExactMachine(apply_binding(program, binding.values))
     except LeirError as err:
         return err
+
+
+def _is_nan(value: Any) -> bool:
+    return type(value) is float and value != value
 
 
 def _same(buffer: Buffer, a: Any, b: Any) -> Same:

@@ -9,6 +9,7 @@ from steptp.ir import print_program
 from steptp.rewrite import engine
 
 STRATEGY = "loop_fusion"
+SHORT = "size N=4 M=6\nin X f32[N,M]\nout Y f32[N,M]\nfor i:N-1 j:M-1 Y[i+1,j+1] = X[i,j]\nfor i:N Y[i,0] = 0\nfor j:M-1 Y[0,j+1] = 0\n"
 SPLIT = "size N=8 T0=4\nwhere N%T0==0\nin X f32[N]\nout Y f32[N]\nfor i0:N//T0 i1:T0 Y[i0*T0+i1] = X[i0*T0+i1]*f32(i0*T0+i1)\n"
 GUARDED_SPLIT = "size N=6 T0=4\nin X f32[N]\nout Y f32[N]\nfor i0:(N-1)//T0+1 i1:T0 if i0*T0+i1<N: Y[i0*T0+i1] = X[i0*T0+i1]\n"
 SHARED = "size N=8 M=4 T0=4\nwhere N%T0==0, M%T0==0\nin X f32[N]\nout Y f32[N] Z f32[M]\nfor i0:N//T0 i1:T0 Y[i0*T0+i1] = X[i0*T0+i1]\nfor j0:M//T0 j1:T0 Z[j0*T0+j1] = 1\n"
@@ -33,6 +34,7 @@ CASES = {
     "refuse_triangle": (TRIANGLE, "loop_fusion@0"),
     "refuse_parallel_carried": (PARALLEL_CARRIED, "loop_fusion@0"),
     "refuse_kinds": (VECTOR, "loop_fusion@0"),
+    "refuse_signs": (SHORT, "loop_fusion@0"),
     "refuse_params": ("matmul", "loop_fusion@0:x=1"),
 }
 

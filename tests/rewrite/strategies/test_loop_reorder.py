@@ -15,6 +15,8 @@ from steptp.rewrite.base import Exactness, NotApplicable
 from steptp.rewrite.context import Context
 
 STRATEGY = "loop_reorder"
+ONE_ROW = "size B=1 M=6\nin X f32[B,M]\nout Y f32[B,M]\nfor b:B j:M Y[b,j] = X[b,j]\n"
+HIDDEN = "size N=4 K=3 T0=2\nin A f32[N,K]\nout C f32[N]\nfor i:N k0:K//T0 k1:T0 C[i] += A[i,k0*T0+k1]\n"
 OUTER = "size N=4 K=6 L=5\nin A f32[N,K] B[K,L]\nout C f32[N,L]\nfor k:K i:N j:L C[i,j] += A[i,k]*B[k,j]\n"
 TILED = "size N=8 M=4 T0=4\nwhere N%T0==0\nin X f32[N,M]\nout Y f32[N,M]\nfor i0:N//T0 i1:T0 j:M Y[i0*T0+i1,j] = X[i0*T0+i1,j]\n"
 TMPS = "size N=4 M=6\nin X f32[N,M]\nout Y f32[N,M]\nfor i:N j:M\n tmp t f32[]\n t[] = X[i,j]\n Y[i,j] = t[]*t[]\n"
@@ -44,6 +46,8 @@ CASES = {
     "refuse_triangle": (TRIANGLE, "loop_reorder@0:to=1"),
     "refuse_parallel_carries": (PARALLEL_STEP, "loop_reorder@1:to=1"),
     "refuse_vector": (VECTOR, "loop_reorder@0:to=1"),
+    "one_row": (ONE_ROW, "loop_reorder@0:to=1"),
+    "refuse_hidden_by_one_iteration": (HIDDEN, "loop_reorder@0.0:to=2"),
     "refuse_depth": ("matmul", "loop_reorder@0:to=3"),
     "refuse_same": ("matmul", "loop_reorder@0:to=0"),
     "refuse_params": ("matmul", "loop_reorder@0"),

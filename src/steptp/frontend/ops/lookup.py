@@ -5,12 +5,16 @@ from __future__ import annotations
 from steptp.frontend.builder import Builder
 from steptp.frontend.registry import Arg, Call, rule
 from steptp.frontend.value import Indices, Shape, Value, as_dtype, broadcast_to
-from steptp.ir import DType, Expr, ix
+from steptp.ir import Cast, DType, Expr, Load, ix
+from steptp.ir.walk import subexprs
 
 
 def _table(b: Builder, index: Value, extent: Expr) -> Value:
-    """An index tensor as i64, in memory; an input gets its range declared."""
+    """An index tensor as i64; an input gets its range declared, one computed with floats is put in memory."""
     b.bound(index, extent)
+    probe = index.at(tuple(b.axis(e) for e in index.shape))
+    if any(isinstance(e, Cast) and not isinstance(e.arg, Load) for e in subexprs(probe)):
+        index = b.materialise(index, "i")
     return as_dtype(index, DType.I64)
 
 

@@ -112,6 +112,16 @@ def addmm(b: Builder, c: Call) -> Value:
     return _plus(b, c, product, c.tensor("self"), float(c.number("alpha")), float(c.number("beta")))
 
 
+@rule("aten.bilinear.default")
+def bilinear(b: Builder, c: Call) -> Value:
+    """``x·W[o]·y + bias`` over the last dims."""
+    x, y = c.tensor("input1"), c.tensor("input2")
+    lead = "abcdefgh"[: x.rank - 1]
+    product = contract(b, [lead + "i", "oij", lead + "j"], [x, c.tensor("weight"), y], lead + "o", c.dtype)
+    bias = c.maybe("bias")
+    return round_to(b, product, c.dtype) if bias is None else _plus(b, c, product, bias, 1.0, 1.0)
+
+
 @rule("aten.einsum.default")
 def einsum(b: Builder, c: Call) -> Value:
     """Any einsum equation, one nest for the whole product."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -141,8 +141,8 @@ class Preset:
 class Spec:
     """One workload definition at several sizes.
 
-    ``make`` takes the sizes of a preset and returns a :class:`Case`. ``mode`` is ``train`` or ``eval``. ``published``
-    is the name of the workload in the published LEIR notation that computes the same function.
+    ``make`` takes the sizes of a preset and returns a :class:`Case`. ``family`` is the table it stands in, ``mode`` is
+    ``train`` or ``eval``, ``published`` the name of the workload in the published LEIR notation that computes the same function.
     """
 
     name: str
@@ -151,7 +151,6 @@ class Spec:
     family: str = ""
     published: str = ""
     mode: str = "eval"
-    tags: tuple[str, ...] = field(default=())
 
     def preset(self, name: str) -> Preset:
         """One preset; raises :class:`UsageError` ``usage-preset``."""
@@ -183,7 +182,6 @@ def w(
     *,
     dtype: DType = DType.F32,
     mode: str = "eval",
-    tags: tuple[str, ...] = (),
 ) -> Spec:
     """A row of a zoo table."""
     presets = {"tiny": Preset(tiny, dtype), "mini": Preset(mini, dtype)}
@@ -191,7 +189,7 @@ def w(
         presets["level1"] = Preset(level1, dtype)
     if pub:
         presets |= {"published": pub[1], "published_f32": Preset(pub[1].dims)}
-    return Spec(name, make, presets, published=pub[0] if pub else "", mode=mode, tags=tags)
+    return Spec(name, make, presets, published=pub[0] if pub else "", mode=mode)
 
 
 def seed_of(*parts: str) -> int:

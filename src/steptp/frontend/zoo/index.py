@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 
 import torch
@@ -27,15 +28,15 @@ _CACHE: dict[tuple[str, str, str], Workload] = {}
 
 
 @cache
-def _table() -> dict[str, tuple[str, Spec]]:
-    found = {s.name: (family, s) for family, module in _FAMILIES.items() for s in module.SPECS}
+def _table() -> dict[str, Spec]:
+    found = {s.name: replace(s, family=family) for family, module in _FAMILIES.items() for s in module.SPECS}
     assert len(found) == sum(len(m.SPECS) for m in _FAMILIES.values()), "two zoo entries share a name"
     return found
 
 
 def names(preset: str | None = None, family: str | None = None) -> tuple[str, ...]:
     """Names of all entries, in the order of the tables; only those with ``preset`` and of ``family`` if given."""
-    return tuple(name for name, (own, s) in _table().items() if (preset is None or preset in s.presets) and (family is None or own == family))
+    return tuple(s.name for s in _table().values() if preset in (None, *s.presets) and family in (None, s.family))
 
 
 def families() -> dict[str, tuple[str, ...]]:
@@ -49,7 +50,7 @@ def spec(name: str) -> Spec:
         near = difflib.get_close_matches(name, _table(), 3)
         hint = f"did you mean {', '.join(near)}?" if near else f"families: {', '.join(_FAMILIES)}"
         raise UsageError("usage-workload", f"the zoo has no workload {name!r}", hint=hint)
-    return _table()[name][1]
+    return _table()[name]
 
 
 def get(name: str, preset: str = "mini", *, sizes: str = "auto") -> Workload:
