@@ -115,6 +115,18 @@ def test_in_place_operators_without_views_translate_as_they_are() -> None:
     assert "max(" in text
 
 
+def test_names_of_one_memory_change_together() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, ...]:
+        y = x * 2
+        z = torch.relu_(y)
+        y.add_(3)
+        w = z + y
+        z.mul_(2)
+        return w, y, z
+
+    agree(fn, tensor(3, 3))
+
+
 def test_in_place_operators_on_views_agree() -> None:
     def fn(x: Tensor) -> Tensor:
         y = x * 2

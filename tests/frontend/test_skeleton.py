@@ -23,6 +23,12 @@ def test_sizes_dtypes_and_names_are_erased() -> None:
     assert _same(MATMUL, half)
 
 
+def test_a_nest_that_only_rounds_goes() -> None:
+    rounded = MATMUL.replace("f32[N,M]", "f16[N,M]\ntmp T f32[N,M]").replace("C[i,j] +=", "T[i,j] +=") + "for i:N j:M C[i,j] = f16(T[i,j])\n"
+    assert _same(MATMUL, rounded)
+    assert not _same(MATMUL, rounded.replace("f16(T[i,j])", "f16(T[i,j]*T[i,0])"))
+
+
 def test_pointwise_functions_and_constants_are_erased() -> None:
     assert _same(_pointwise("max(X[i],0)"), _pointwise("0.5*X[i]*(1+erf(X[i]/1.4))"))
     assert _same(_pointwise("X[i]+1"), _pointwise("tanh(X[i])"))

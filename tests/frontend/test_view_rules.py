@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch.nn import functional as F
-from torch_agreement import agree, tensor
+from torch_agreement import agree, shape_text, sizes_of, tensor
 
 from steptp.errors import FrontendError
-from steptp.ir import print_program
+from steptp.ir import ix, print_program
 
 Fn = Callable[..., object]
 
@@ -58,10 +58,10 @@ def test_creation_agrees() -> None:
 def test_look_ups_agree_and_declare_ranges() -> None:
     table, x = tensor(4, 3), tensor(3, 3, seed=1)
     i, j = torch.tensor([[1, 3], [0, 2]]), torch.tensor([[0, 2, 1], [1, 0, 0], [2, 2, 1]])
-    text = print_program(
-        agree(lambda t, i, x, j: (F.embedding(i, t), t.index_select(0, i[0]), torch.gather(x, 1, j), x[j[:, 0]], x[:, j[0]], x[j, j], t[i]), table, i, x, j)
+    program = agree(
+        lambda t, i, x, j: (F.embedding(i, t), t.index_select(0, i[0]), torch.gather(x, 1, j), x[j[:, 0]], x[:, j[0]], x[j, j], t[i]), table, i, x, j
     )
-    assert "i i64[2,2] 0..4" in text
+    assert next(b.range for b in program.inputs if b.name == "i") == (ix(0), ix(4))
     agree(lambda i, x, j: (F.one_hot(i, 4), x[j[0], :, None], x[None, :, j[0]], torch.take_along_dim(x, j, 0), x[j[0], j]), i, x, j)
     agree(lambda z, j: (z[j[:2, 0], :, j[:2, 1]], z[:, j[0], j[1]]), tensor(3, 4, 5), j)
 
@@ -90,8 +90,10 @@ def test_split_and_merged_heads_keep_affine_indices() -> None:
 
 
 def test_parts_of_a_chunk_are_a_size() -> None:
-    text = print_program(agree(lambda x: x.chunk(2, 1)[0] * x.chunk(2, 1)[1], tensor(3, 4), other=(tensor(2, 8),)))
-    assert "where" not in text
+    program = agree(lambda x: x.chunk(2, 1)[0] * x.chunk(2, 1)[1], tensor(3, 4), other=(tensor(2, 8),))
+    assert program.constraints == ()
+    assert sizes_of(program) == "N=3 M=2"
+    assert shape_text(program, "x") == "N,2*M"
 
 
 @pytest.mark.parametrize("shape", [(3, 3, 3), (2, 4, 6), (1, 5, 1), (4, 1, 3)])

@@ -58,7 +58,9 @@ def test_operators_and_casts(dtype: str, kind: str) -> None:
 
 def test_integer_casts_saturate() -> None:
     text = "size N=6\nin X i64[N] -5000000000..5000000000\nout A i8[N] B i32[N] C f16[N] D bf16[N] E bool[N]\n"
-    program = parse(text + "for i:N A[i] = i8(X[i])\nvec i:N B[i] = i32(X[i])\nfor i:N C[i] = f16(X[i])\nfor i:N D[i] = bf16(X[i])\nfor i:N E[i] = bool(X[i])\n")
+    program = parse(
+        text + "for i:N A[i] = i8(X[i])\nvec i:N B[i] = i32(X[i])\nfor i:N C[i] = f16(X[i])\nfor i:N D[i] = bf16(X[i])\nfor i:N E[i] = bool(X[i])\n"
+    )
     given = {"X": np.array([-4999999999, -129, 0, 127, 2049, 4999999999])}
     want, got = evaluate(program, given), build(program).run(given)
     for name, value in want.items():

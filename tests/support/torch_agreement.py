@@ -14,11 +14,21 @@ from steptp.frontend.translate import translate
 from steptp.frontend.workload import sizes_for
 from steptp.frontend.zoo.entry import fn
 from steptp.interp import evaluate
-from steptp.ir import DType, Program, check, parse, print_program, rebind
+from steptp.ir import Const, DType, Program, check, parse, print_expr, print_program, rebind
 
-__all__ = ["agree", "assert_close", "scaled_error", "tensor"]
+__all__ = ["agree", "assert_close", "scaled_error", "shape_text", "sizes_of", "tensor"]
 
 BOUND = {DType.F16: 2e-3, DType.BF16: 1.6e-2, DType.F32: 2e-6, DType.F64: 1e-13}
+
+
+def sizes_of(program: Program) -> str:
+    """``N=3 C=2*M``: every size with its value, or the expression that derives it."""
+    return " ".join(f"{s.name}={s.value if s.expr is None else print_expr(s.expr)}" for s in program.sizes)
+
+
+def shape_text(program: Program, name: str) -> str:
+    """The declared shape of an input or output: ``N,K``."""
+    return ",".join(str(e.value) if isinstance(e, Const) else print_expr(e) for b in (*program.inputs, *program.outputs) if b.name == name for e in b.shape)
 
 
 def tensor(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:

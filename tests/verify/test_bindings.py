@@ -144,3 +144,16 @@ for i:(OH+T-1)//T j:T r:R if i*T+j<OH: Y[i*T+j] += X[i*T+j+r]*F[r]
         shapes.add("short" if not whole else "tail" if rest else "full" if whole >= 2 else "single")
         assert bound["R"] >= 2
     assert shapes == {"full", "tail", "short"}
+
+
+def test_sizes_at_which_an_access_would_leave_its_array_are_not_chosen() -> None:
+    text = """size D=8 M=3 OD=D-M+1
+in X f64[D] F[M]
+out Y f64[]
+tmp c f64[OD]
+for k:OD q:M c[k] += X[k+q]*F[q]
+for p:4 Y[] max= c[p]
+"""
+    found = _bind(text)
+    assert found.found
+    assert all(b.values["D"] - b.values["M"] + 1 >= 4 for b in found.found)

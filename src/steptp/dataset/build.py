@@ -151,9 +151,10 @@ class _Build:
         return found.margin
 
     def _waves(self, pool: Pool, roots: list[Root], by_hash: dict[str, Root], ledger: Ledger) -> None:
-        wanted, barren, wave = self.config.steps, 0, 0
+        wanted, barren, wave, planned = self.config.steps, 0, 0, 0
         while (have := ledger.count()) < wanted and barren < MAX_BARREN_WAVES:
-            tasks = plan_wave(self.config, roots, wave, ledger.kept, self.host)
+            tasks = plan_wave(self.config, roots, planned, wanted - have, ledger.kept, self.host)
+            planned += len(tasks)
             self._walk(pool, tasks, wave, have)
             fresh: list[Entry] = []
             for task in tasks:

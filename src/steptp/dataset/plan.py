@@ -50,13 +50,18 @@ def quotas(kept: Kept) -> dict[str, float]:
     return {s.name: max((cap - kept.by_strategy[s.name]) / cap, 0.02) ** 2 for s in registry.all_strategies()}
 
 
-def plan_wave(config: BuildConfig, roots: Sequence[Root], wave: int, kept: Kept, host: HostInfo) -> list[WalkTask]:
-    """The trajectories of one wave: roots in turn, seeds from the build's seed, quotas from what was kept before the wave."""
+STEPS_PER_WALK = 6  # admitted steps that one walk brings, about
+
+
+def plan_wave(config: BuildConfig, roots: Sequence[Root], first: int, missing: int, kept: Kept, host: HostInfo) -> list[WalkTask]:
+    """The next trajectories, numbered from ``first``: roots in turn, seeds from the build's seed, quotas from what was kept so far.
+
+    At most ``config.wave``, fewer when only ``missing`` steps are wanted.
+    """
     weights: Mapping[str, float] = quotas(kept)
     described: Mapping[str, Any] = host.to_dict()
     tasks = []
-    for number in range(config.wave):
-        turn = wave * config.wave + number
+    for turn in range(first, first + min(config.wave, max(missing // STEPS_PER_WALK, 2))):
         root = roots[turn % len(roots)]
         tasks.append(
             WalkTask(

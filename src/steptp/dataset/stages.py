@@ -41,8 +41,12 @@ class CheckTask:
 
 def check_step(task: CheckTask) -> dict[str, Any]:
     """Tiers 4 and 5 of a step, and the descriptions of both programs."""
+    from steptp.lower.build import BUILDS
+
+    before = dict(BUILDS)
     result: StepResult[PairedTiming] = check_and_measure(task.step)
-    return {**verdict_json(result), "programs": dict(describe(text) for text in (task.step.parent, task.step.child))}
+    builds = {k: n - before[k] for k, n in BUILDS.items()}
+    return {**verdict_json(result), "builds": builds, "programs": dict(describe(text) for text in (task.step.parent, task.step.child))}
 
 
 def verdict_json(result: StepResult[PairedTiming]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
-from steptp.errors import FrontendError
+from steptp.errors import FrontendError, Place
 from steptp.frontend.dtypes import dtype_of
 from steptp.frontend.errors import control_flow, failed_export, user_place
 from steptp.frontend.inplace import translatable
@@ -229,11 +229,11 @@ def _refuse_complex(exported: ExportedProgram) -> None:
                 dtype_of(part.dtype, f"the result of {node.target}", user_place(node.meta.get("stack_trace")))
 
 
-def refuse_mutation(leaf: Leaf) -> None:
+def refuse_mutation(leaf: Leaf, place: Place | None = None) -> None:
     """Only buffers may change; raises :class:`FrontendError` ``frontend-mutation`` for an input or a parameter."""
     if leaf.kind != "buffer":
         raise FrontendError(
-            "frontend-mutation", f"the module changes its {leaf.kind} {leaf.name} in place",
+            "frontend-mutation", f"the module changes its {leaf.kind} {leaf.name} in place", place=place,
             hint="work on a copy (x = x.clone()) or use the operator without the trailing underscore",
         )  # fmt: skip
 

@@ -7,7 +7,7 @@ connected component of naive programs with equal skeleton. What is left of a pro
 - for each store the target, the reducer, and the *set* of reads its value depends on, in order of appearance: any pointwise
   function of the same reads is the same (``max(x,0)``, ``0.5*x*(1+erf(x/1.4))``, ``x*x``); conditions over loop variables stay;
 - for each index the loop variables it adds up, ``//`` and ``%`` of them, and look-ups; strides, offsets and constant indices go;
-- arrays by role and order of appearance.
+- arrays by role and order of appearance; a nest that only copies or rounds a temporary goes, and the two arrays count as one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from steptp.ir.nodes import Body, Cast, Const, Expr, If, Load, Loop, Op, Program, Size, Store, Var
-from steptp.ir.walk import subexprs
+from steptp.ir.nodes import Body, Cast, Const, Expr, If, Load, Loop, Op, Program, Size, Stmt, Store, Var
+from steptp.ir.walk import stores, subexprs
 
 __all__ = ["skeleton", "skeleton_hash"]
 
@@ -36,9 +36,15 @@ class _Eraser:
         roles = {b.name: "I" for b in program.inputs} | {b.name: "O" for b in program.outputs}
         self.roles = roles
         self.names: dict[str, str] = {}
+        self.alias: dict[str, str] = {}  # temporary → the array that a plain copy puts it in
+        for met in stores(program):
+            if isinstance(met.stmt, Store) and (source := _copied(met.stmt)) is not None and source not in roles:
+                self.alias.setdefault(source, met.stmt.buffer)
 
     def block(self, body: Body, depth: dict[str, str], indent: str) -> Iterator[str]:
         for stmt in body:
+            if self.drops(stmt):
+                continue
             if isinstance(stmt, Loop):
                 name = f"l{len(depth)}"
                 over = "".join(sorted({depth[v.name] for v in subexprs(stmt.extent) if isinstance(v, Var)}))
@@ -54,7 +60,15 @@ class _Eraser:
         reads = " ".join(self.value(stmt.value, depth))
         return f"{self.array(stmt.buffer)}[{self.indices(stmt.indices, depth)}] {stmt.reduce or ''}= {reads}"
 
+    def drops(self, stmt: Stmt) -> bool:
+        """Whether the statement is nothing but a copy into the array that stands for its source."""
+        while isinstance(stmt, Loop) and len(stmt.body) == 1:
+            stmt = stmt.body[0]
+        return isinstance(stmt, Store) and (source := _copied(stmt)) is not None and self.alias.get(source) == stmt.buffer
+
     def array(self, name: str) -> str:
+        while name in self.alias:
+            name = self.alias[name]
         role = self.roles.get(name, "T")
         if name not in self.names:
             self.names[name] = f"{role}{sum(1 for n in self.names if self.roles.get(n, 'T') == role)}"
@@ -100,3 +114,13 @@ class _Eraser:
         assert isinstance(expr, Op)
         found = set().union(*(self.terms(a, depth) for a in expr.args))
         return {f"({'+'.join(sorted(found))}){expr.name}"} if found and expr.name not in ("+", "-", "*", "neg") else found
+
+
+def _copied(stmt: Store) -> str | None:
+    """The array that ``stmt`` copies element for element, casts aside."""
+    value = stmt.value
+    while isinstance(value, Cast):
+        value = value.arg
+    if isinstance(value, Load) and stmt.reduce is None and value.indices == stmt.indices and value.buffer != stmt.buffer:
+        return value.buffer
+    return None

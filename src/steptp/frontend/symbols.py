@@ -95,7 +95,7 @@ def solve(guards: Iterable[sympy.Basic], values: Mapping[sympy.Symbol, int]) -> 
         if (found.by, found.divisions) == before:
             break
     for symbol, expr in found.by.items():
-        if found.apply(expr).xreplace({k: sympy.Integer(v) for k, v in found.values.items()}) != values.get(symbol):
+        if found.apply(expr).xreplace({k: sympy.Integer(v) for k, v in found.values.items()}) != found.values.get(symbol):
             raise Unrepresentable(expr)  # cannot happen if every guard holds for the present values; the capture then uses numbers
     _keep_conditions(found, todo)
     return found
@@ -159,7 +159,7 @@ def _equal(found: Solution, guard: sympy.Eq, exact: set[tuple[sympy.Basic, sympy
 
 def _is_divided(found: Solution, difference: sympy.Expr, exact: set[tuple[sympy.Basic, sympy.Basic]]) -> bool:
     """Recognise ``n*((e+k)//n) == e`` with 0 <= k < n, which says that ``n`` divides ``e``."""
-    for division in difference.atoms(torch_functions.FloorDiv):
+    for division in sorted(difference.atoms(torch_functions.FloorDiv), key=str):
         top, bottom = division.args
         slope = difference.coeff(division)
         if bottom.is_Integer and slope in (bottom, -bottom):

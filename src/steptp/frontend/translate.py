@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import sympy
@@ -14,7 +14,7 @@ from torch.fx import Node
 
 from steptp.errors import FrontendError, LeirError, Place
 from steptp.frontend.builder import Builder
-from steptp.frontend.capture import Capture, Leaf, refuse_mutation
+from steptp.frontend.capture import Capture, Leaf, capture, refuse_mutation
 from steptp.frontend.dtypes import DTYPES, dtype_of
 from steptp.frontend.errors import user_place
 from steptp.frontend.finish import finish
@@ -23,9 +23,9 @@ from steptp.frontend.names import derived_name, fresh, size_name
 from steptp.frontend.registry import Arg, Call, SizeNumber, rules
 from steptp.frontend.symbols import Extents, Solution, Unrepresentable, solve
 from steptp.frontend.value import Shape, Value
-from steptp.ir import Buffer, DType, Expr, Program, eval_index, ix
+from steptp.ir import Buffer, DType, Expr, Program, check, eval_index, ix
 
-__all__ = ["Translated", "translate"]
+__all__ = ["Translated", "translate", "translate_module"]
 
 _PROMOTING = frozenset({"self", "other", "exponent", "min", "max", "value", "tensor1", "tensor2", "end", "weight", "input"})
 
@@ -44,6 +44,26 @@ def translate(captured: Capture) -> Translated:
     return _Translation(captured).run()
 
 
+def translate_module(module: torch.nn.Module, args: Sequence[object], name: str, *, sizes: str = "auto") -> tuple[Translated, bool]:
+    """Capture, translate and check a module; the flag says whether sizes have names.
+
+    Where a rule needs a number and the dynamic export has a symbol, the sizes are numbers. Raises :class:`FrontendError` as the capture and
+    the rules do, ``frontend-invalid`` when the result is no valid program.
+    """
+    captured = capture(module, args, {}, name, sizes=sizes)
+    try:
+        done = translate(captured)
+        check(done.program)
+        return done, captured.dynamic
+    except LeirError as err:
+        if not captured.dynamic:
+            raise FrontendError("frontend-invalid", f"the translation of {name} is not a valid program (please report): {err.message}") from err
+    except FrontendError as err:
+        if not captured.dynamic or err.code not in ("frontend-op-form", "frontend-size"):
+            raise
+    return translate_module(module, args, name, sizes="static")
+
+
 class _Translation:
     def __init__(self, captured: Capture) -> None:
         self.captured = captured
@@ -52,7 +72,8 @@ class _Translation:
         self.hints: dict[Expr, str] = {}
         self.extents = Extents(self._solve())
         self.env: dict[str, Arg] = {}
-        self.changed: list[str] = []
+        self.changed: dict[str, Place | None] = {}
+        self.aliases: dict[str, list[str]] = {}
         self._name_sizes()
         self.builder = Builder.new(self.extents.values, self.taken)
 
@@ -149,23 +170,27 @@ class _Translation:
     def _with_mutations(self) -> tuple[list[tuple[str, str]], dict[str, Leaf]]:
         """Outputs and mutated buffers, those from in-place operators in the graph included."""
         outputs, mutated = list(self.captured.outputs), dict(self.captured.mutated)
-        for source in self.changed:
+        for source, place in self.changed.items():
             leaf = self.captured.placeholders[source]
-            refuse_mutation(leaf)
+            refuse_mutation(leaf, place)
             name = fresh(f"{leaf.name}_out", self.builder.taken)
             self.builder.fixed.add(name)
             outputs.append((name, source))
             mutated[name] = leaf
         return outputs, mutated
 
-    def _write(self, node: Node, value: Arg) -> None:
+    def _write(self, writer: Node, node: Node, value: Arg) -> None:
         """Every name of the memory that ``node`` stands for now means ``value``."""
-        base: Node | None = node
-        while base is not None:
-            self.env[base.name] = value
-            if base.op == "placeholder" and base.name not in self.changed:
-                self.changed.append(base.name)
-            base = written(base) if base.op == "call_function" else None
+        base = node
+        while base.op == "call_function" and (below := written(base)) is not None:
+            base = below
+        names = self.aliases.setdefault(base.name, [base.name])
+        if written(writer) is not None:
+            names.append(writer.name)
+        for name in names:
+            self.env[name] = value
+        if base.op == "placeholder":
+            self.changed.setdefault(base.name, user_place(writer.meta.get("stack_trace")))
 
     def _ranged(self, buffer: Buffer) -> Buffer:
         extent = self.builder.ranges.get(buffer.name)
@@ -212,7 +237,7 @@ class _Translation:
         except LeirError as err:
             raise FrontendError("frontend-op-form", f"{name}: {err.message}", place=place, hint=_WHAT_TO_DO) from err
         if target_node is not None:
-            self._write(target_node, result)
+            self._write(node, target_node, result)
         if name in UPDATES and isinstance(result, tuple):
             return self._update(node, name, result)
         return result
@@ -224,7 +249,7 @@ class _Translation:
         for argument, position in UPDATES[name].items():
             fresh_value, target = result[position], given.get(argument)
             if fresh_value is not None and isinstance(target, Node):
-                self._write(target, fresh_value)
+                self._write(node, target, fresh_value)
         return result[0]
 
     def _no_rule(self, name: str, value: object, place: Place | None) -> FrontendError:

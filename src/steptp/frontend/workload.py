@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steptp.errors import FrontendError, LeirError
+from steptp.errors import FrontendError
 from steptp.ir import DType, Program, Size, eval_index, rebind, shape_of
 from steptp.ir.seeds import derive_seed
 from steptp.ir.walk import free_sizes, map_expr
@@ -93,29 +93,16 @@ def from_module(
 
     ``sizes`` as in :func:`steptp.frontend.capture.capture`. Raises :class:`FrontendError`.
     """
-    from steptp.frontend.capture import capture
-    from steptp.frontend.symbols import Unrepresentable
     from steptp.frontend.tensors import randomised, to_numpy
-    from steptp.frontend.translate import translate
-    from steptp.ir import check
+    from steptp.frontend.translate import translate_module
 
     module = copy.deepcopy(module)
     if randomise:
         randomised(module, name)
-    args = tuple(make_inputs(0))
-    captured = capture(module, args, {}, name, sizes=sizes)
-    try:
-        done = translate(captured)
-    except Unrepresentable:  # a size expression without a LEIR form: keep sizes as numbers
-        captured = capture(module, args, {}, name, sizes="static")
-        done = translate(captured)
-    try:
-        check(done.program)
-    except LeirError as err:
-        raise FrontendError("frontend-invalid", f"the translation of {name} is not a valid program (please report): {err.message}") from err
+    done, dynamic = translate_module(module, tuple(make_inputs(0)), name, sizes=sizes)
     params = {leaf.name: to_numpy(leaf.tensor) for leaf in done.leaves if leaf.kind != "input"}
     mutated = {out: leaf.name for out, leaf in done.mutated.items()}
-    return Workload(name, done.program, kind, module, params, mutated, source, captured.dynamic, done.leaves, make_inputs)
+    return Workload(name, done.program, kind, module, params, mutated, source, dynamic, done.leaves, make_inputs)
 
 
 def sizes_for(program: Program, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:

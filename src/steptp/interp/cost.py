@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from steptp.errors import LeirError
 from steptp.ir.nodes import Body, Cast, Const, Expr, If, Load, Loop, Op, Program, Size, Store, Var
 from steptp.ir.sizes import eval_index
-from steptp.ir.walk import free_vars
+from steptp.ir.walk import buffers, free_vars, visit
 
-__all__ = ["count_instances", "instance_counter", "size_code", "expr_size", "index_bounds"]
+__all__ = ["count_instances", "instance_counter", "size_code", "expr_size", "index_bounds", "unguarded_accesses_fit"]
 
 _WIDE = (-(1 << 62), 1 << 62)
 
@@ -125,3 +125,40 @@ def _loop_counter(loop: Loop) -> _Counter:
         return trips * inner(sizes, bounds)
 
     return ragged
+
+
+def unguarded_accesses_fit(program: Program, sizes: Mapping[str, int]) -> bool:
+    """Whether no access outside guards and ``select`` surely reaches beyond its array at these sizes (look-ups count as fitting)."""
+    fixed = {n: (v, v) for n, v in sizes.items()}
+    shapes = {b.name: b.shape for b in buffers(program)}
+    for met in visit(program):
+        if not isinstance(met.stmt, Store) or any(isinstance(p, If) for p in met.parents):
+            continue
+        env = dict(fixed)
+        empty = False
+        for loop in met.loops:
+            trips = index_bounds(loop.extent, env)[1]
+            empty = empty or trips < 1
+            env[loop.var] = (0, max(trips - 1, 0))
+        if empty:
+            continue
+        accesses = [(met.stmt.buffer, met.stmt.indices), *((r.buffer, r.indices) for e in (met.stmt.value, *met.stmt.indices) for r in _certain_loads(e))]
+        for name, indices in accesses:
+            for index, dim in zip(indices, shapes[name], strict=True):
+                low, high = index_bounds(index, env)
+                if (low, high) != _WIDE and (low < 0 or high >= index_bounds(dim, env)[1]):
+                    return False
+    return True
+
+
+def _certain_loads(expr: Expr) -> Iterator[Load]:
+    """Reads that happen whenever the expression is evaluated."""
+    if isinstance(expr, Load):
+        yield expr
+        for index in expr.indices:
+            yield from _certain_loads(index)
+    elif isinstance(expr, Cast):
+        yield from _certain_loads(expr.arg)
+    elif isinstance(expr, Op):
+        for arg in expr.args[:1] if expr.name in ("select", "and", "or") else expr.args:
+            yield from _certain_loads(arg)

@@ -20,7 +20,7 @@ _INFIX = {name: f" {name} " if name in ("and", "or") else name for name, row in 
 _PRECEDENCE = {name: row.precedence for name, row in OPS.items()}
 _SETS_DTYPE = frozenset(name for name, row in OPS.items() if row.rule in (OpRule.NUMERIC, OpRule.FLOAT, OpRule.INTEGER))
 _ATOM = 9
-COMPACT = False
+COMPACT = True
 """Whether canonical text leaves out what the parser infers: extents, repeated dtypes, and a ``size`` line for sizes that shapes can declare."""
 _Piece = tuple[str, int, bool]  # text, precedence, whether its dtype must come from the context
 

@@ -9,7 +9,7 @@ from typing import Any
 from steptp.ir.nodes import Program
 from steptp.lower import nodes as n
 from steptp.lower.build import build
-from steptp.lower.compile import full_pipeline, host_cpu, target, tir_of, trimmed, uses_bf16
+from steptp.lower.compile import full_pipeline, host_cpu, target, tir_of, trimmed
 from steptp.lower.cuda import has_bound_loops, lower_to_cuda_tir
 from steptp.lower.options import BuildError, BuildOptions
 
@@ -35,7 +35,8 @@ def assembly(program: Program, options: BuildOptions | None = None) -> str:
 
 
 def export_library(program: Program, path: Path | str, options: BuildOptions | None = None) -> Path:
-    """Write a shared library whose function ``main`` takes the inputs, then the outputs, as DLPack tensors and checks them.
+    """Write a shared library whose function ``main`` takes the inputs, then the outputs, as DLPack tensors and checks them
+    (bf16 as uint16 tensors of the same bits).
 
     Load it with ``tvm.runtime.load_module``. Needs a C++ compiler to link. Raises :class:`BuildError` ``build-failed``.
     """
@@ -43,7 +44,7 @@ def export_library(program: Program, path: Path | str, options: BuildOptions | N
     try:
         goal = target(options.opt_level)
         module = n.tirx.transform.BindTarget(goal)(tvm.IRModule({"main": tir_of(program, options)}))
-        built = tvm.get_global_func("target.build.llvm")(full_pipeline(uses_bf16(program))(module), goal)
+        built = tvm.get_global_func("target.build.llvm")(full_pipeline()(module), goal)
         built.export_library(str(path))
     except (RuntimeError, ValueError, TypeError, OSError) as err:
         raise BuildError("build-failed", trimmed(err), hint="exporting needs a C++ compiler (g++) on the PATH") from err
@@ -66,8 +67,6 @@ def cuda_source(program: Program, arch: str = "sm_90") -> str:
         goal, t = _cuda_target(arch), n.tirx.transform
         module = t.BindTarget(goal)(tvm.IRModule({"main": lower_to_cuda_tir(program)}))
         chain = [t.FlattenBuffer(), t.UnrollLoop(), t.VerifyMemory(), t.AnnotateEntryFunc(), t.SplitHostDevice(), t.MakePackedAPI()]
-        if uses_bf16(program):
-            chain.append(t.BF16StorageLegalize())
         module = tvm.ir.transform.Sequential(chain)(module)
         device = t.Filter(lambda f: f.attrs["target"].kind.name == "cuda")(module)
         built = tvm.get_global_func("target.build.cuda")(t.LowerIntrin()(device), goal)

@@ -16,7 +16,7 @@ from steptp.ir.sizes import eval_index, shape_of
 from steptp.ir.types import DType
 from steptp.lower.options import BuildError, BuildOptions
 
-__all__ = ["NUMPY", "Built", "aligned", "build", "clear_cache", "from_storage", "to_storage"]
+__all__ = ["BUILDS", "NUMPY", "Built", "aligned", "build", "clear_cache", "from_storage", "to_storage"]
 
 Array = npt.NDArray[Any]
 ALIGNMENT = 64  # bytes; generated code relies on it
@@ -129,6 +129,8 @@ class Built:
 
 _CACHE: OrderedDict[tuple[Program, BuildOptions], Built] = OrderedDict()
 _CACHE_LIMIT = 64
+BUILDS = {"hits": 0, "misses": 0}
+"""How many builds of this process came from the cache, and how many were made."""
 
 
 def clear_cache() -> None:
@@ -147,7 +149,9 @@ def build(program: Program, options: BuildOptions | None = None) -> Built:
     key = (program, options)
     if (known := _CACHE.get(key)) is not None:
         _CACHE.move_to_end(key)
+        BUILDS["hits"] += 1
         return known
+    BUILDS["misses"] += 1
     module, entry = compile_program(program, options)
     built = Built(program, options, module, entry, options.threads if options.threads is not None else usable_cpus())
     _CACHE[key] = built

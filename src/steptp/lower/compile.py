@@ -11,8 +11,6 @@ import os
 from typing import Any
 
 from steptp.ir.nodes import Program
-from steptp.ir.types import DType
-from steptp.ir.walk import buffers
 from steptp.lower import nodes as n
 from steptp.lower.options import BuildError, BuildOptions
 from steptp.lower.tir import lower_to_tir
@@ -44,21 +42,16 @@ def target(opt_level: int = 3) -> Any:
 
 
 @functools.cache
-def _passes(bf16: bool) -> Any:
+def _passes() -> Any:
     t = n.tirx.transform
-    chain = [t.FlattenBuffer(), t.VectorizeLoop(True), t.UnrollLoop()]
-    if bf16:
-        chain.append(t.BF16StorageLegalize())
-    return tvm.ir.transform.Sequential([*chain, t.LowerTVMBuiltin(), t.LowerIntrin()])
+    return tvm.ir.transform.Sequential([t.FlattenBuffer(), t.VectorizeLoop(True), t.UnrollLoop(), t.LowerTVMBuiltin(), t.LowerIntrin()])
 
 
 @functools.cache
-def full_pipeline(bf16: bool) -> Any:
+def full_pipeline() -> Any:
     """Passes for a function that checks its arguments (shared libraries)."""
     t = n.tirx.transform
     chain = [t.FlattenBuffer(), t.VectorizeLoop(True), t.UnrollLoop(), t.AnnotateEntryFunc(), t.SplitHostDevice(), t.MakePackedAPI()]
-    if bf16:
-        chain.append(t.BF16StorageLegalize())
     return tvm.ir.transform.Sequential([*chain, t.LowerTVMBuiltin(), t.LowerIntrin()])
 
 
@@ -71,10 +64,6 @@ def limit_threads(count: int) -> None:
     if count != _threads:
         tvm.get_global_func("runtime.config_threadpool")(1, count)
         _threads = count
-
-
-def uses_bf16(program: Program) -> bool:
-    return any(b.dtype is DType.BF16 for b in buffers(program))
 
 
 def tir_of(program: Program, options: BuildOptions) -> Any:
@@ -111,7 +100,7 @@ def compile_program(program: Program, options: BuildOptions) -> tuple[Any, Any]:
     try:
         goal = target(options.opt_level)
         module = tvm.IRModule({"main": _entry(func)})
-        module = _passes(uses_bf16(program))(n.tirx.transform.BindTarget(goal)(module))
+        module = _passes()(n.tirx.transform.BindTarget(goal)(module))
         built = tvm.get_global_func("target.build.llvm")(module, goal)
         return built, built["main"]
     except (RuntimeError, ValueError, TypeError) as err:  # TVM's InternalError is a RuntimeError

@@ -16,7 +16,24 @@ from tvm import tirx
 from tvm.ir.expr import TensorLoad
 from tvm.target import codegen
 
-__all__ = ["Binder", "Expr", "Scratch", "Stmt", "codegen", "extern", "flit", "fence", "fma", "i32", "ilit", "intrinsic", "reinterpret", "select", "sequence", "tirx"]
+__all__ = [
+    "Binder",
+    "Expr",
+    "Scratch",
+    "Stmt",
+    "codegen",
+    "extern",
+    "flit",
+    "fence",
+    "fma",
+    "i32",
+    "ilit",
+    "intrinsic",
+    "reinterpret",
+    "select",
+    "sequence",
+    "tirx",
+]
 
 Expr: TypeAlias = Any  # TVM's nodes carry no static types
 Stmt: TypeAlias = Any

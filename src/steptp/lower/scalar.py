@@ -23,7 +23,7 @@ COMPUTE = {
     DType.F16: "float32", DType.BF16: "float32", DType.F32: "float32", DType.F64: "float64",
     DType.I8: "int8", DType.I32: "int32", DType.I64: "int64", DType.BOOL: "bool",
 }  # fmt: skip
-STORAGE = {**COMPUTE, DType.F16: "float16", DType.BF16: "bfloat16"}
+STORAGE = {**COMPUTE, DType.F16: "float16", DType.BF16: "uint16"}
 _LIMIT = 2**31 - 1
 _LLVM = {
     "abs": "llvm.fabs", "sqrt": "llvm.sqrt", "floor": "llvm.floor", "ceil": "llvm.ceil", "round": "llvm.roundeven", "sin": "llvm.sin",
@@ -100,7 +100,7 @@ class Scalars:
         if expr.type is DType.F16:
             return n.tirx.Cast("float32", raw)
         if expr.type is DType.BF16:
-            wide = n.tirx.Cast("uint32", n.reinterpret("uint16", raw))
+            wide = n.tirx.Cast("uint32", raw)
             return n.reinterpret("float32", n.tirx.shift_left(wide, n.ilit(16, "uint32")))
         return raw
 
@@ -110,7 +110,7 @@ class Scalars:
             return n.tirx.Cast("float16", value)
         if dtype is DType.BF16:
             high = n.tirx.shift_right(n.reinterpret("uint32", value), n.ilit(16, "uint32"))
-            return n.reinterpret("bfloat16", n.tirx.Cast("uint16", high))
+            return n.tirx.Cast("uint16", high)
         return value
 
     def index(self, expr: Expr, bits: int) -> n.Expr:

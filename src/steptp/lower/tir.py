@@ -116,9 +116,10 @@ class Emitter:
             self.declare(loop.tmps)
         dtype = "int32" if span[1] < 2**31 else "int64"
         var = n.tirx.Var(loop.var, dtype)
-        extent = self.scalars.index(loop.extent, 32 if dtype == "int32" and self.scalars.ranges.fits32(loop.extent) else 64)
-        if str(extent.ty.dtype) != dtype:
-            extent = n.tirx.Cast(dtype, extent)
+        extent = n.ilit(span[1], dtype)
+        if span[0] != span[1]:
+            extent = self.scalars.index(loop.extent, 32 if dtype == "int32" and self.scalars.ranges.fits32(loop.extent) else 64)
+            extent = extent if str(extent.ty.dtype) == dtype else n.tirx.Cast(dtype, extent)
         outer = self.unrolled
         self.unrolled = outer * trips
         with self.bound(loop.var, var, (0, span[1] - 1)):

@@ -143,7 +143,7 @@ def _vector_store(emitter: Emitter, lanes: Lanes, stmt: Store) -> list[n.Stmt]:
 
 def _enter(emitter: Emitter, lanes: Lanes, lane: n.Expr) -> None:
     scope = emitter.scalars
-    scope.variables[lanes.var] = n.tirx.Add(lanes.base, lane)
+    scope.variables[lanes.var] = lane if isinstance(lanes.base, n.tirx.IntImm) and int(lanes.base.value) == 0 else n.tirx.Add(lanes.base, lane)
     for name in lanes.private:
         scope.slots[name].lanes = (lane,)
 

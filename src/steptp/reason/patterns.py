@@ -144,8 +144,8 @@ _SENTENCES: dict[str, tuple[str, ...]] = {
         "<sum:name> sums the exponentials of `<text:code>` minus its maximum <buffer:name> over <loop:name>.",
     ),
     "rescaled": (
-        "When the maximum moves to <peak:name>, <sum:name> is scaled by the exponential of the difference, or 1 where there is none.",
-        "<sum:name> is scaled by the exponential of the old maximum minus <peak:name>, by 1 where the two are equal.",
+        "When the maximum moves to <peak:name>, <sum:name> is scaled by the exponential of the difference, and dropped while the maximum is still -inf.",
+        "<sum:name> is scaled by the exponential of the old maximum minus <peak:name>; while the old maximum is -inf, it is dropped.",
     ),
     "dimensions": (
         "The dimensions of <buffer:name> turn from <old:dims> to <new:dims>.",

@@ -156,8 +156,8 @@ WORDING: dict[str, tuple[str, ...]] = {
         "{sum} sums the exponentials of `{text}` minus its maximum {buffer} over {loop}.",
     ),
     "rescaled": (
-        "When the maximum moves to {peak}, {sum} is scaled by the exponential of the difference, or 1 where there is none.",
-        "{sum} is scaled by the exponential of the old maximum minus {peak}, by 1 where the two are equal.",
+        "When the maximum moves to {peak}, {sum} is scaled by the exponential of the difference, and dropped while the maximum is still -inf.",
+        "{sum} is scaled by the exponential of the old maximum minus {peak}; while the old maximum is -inf, it is dropped.",
     ),
     # cost
     "parallel_iterations": (

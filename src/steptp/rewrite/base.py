@@ -119,7 +119,10 @@ class InstanceEntry:
 
 @dataclass(frozen=True, slots=True)
 class BufferMap:
-    """Parent buffer ``parent`` lives in ``child``; its element ``(d0, d1, …)`` is at ``indices`` (over ``Var('d0')`` …)."""
+    """Parent buffer ``parent`` lives in ``child``; its element ``(d0, d1, …)`` is at ``indices`` (over ``Var('d0')`` …).
+
+    ``indices`` may also name the parent's loop variables around the declaration, when a private temporary becomes a larger array.
+    """
 
     parent: str
     child: str
@@ -128,7 +131,12 @@ class BufferMap:
 
 @dataclass(frozen=True, slots=True)
 class InstanceMap:
-    """The proof object of a schedule step: child instances → parent instances. Tier 2 checks it, independent of ``apply``."""
+    """The proof object of a step: child instances → parent instances. Tier 2 checks it, independent of ``apply``.
+
+    Stores of temporaries that only one of the programs has need no entry when they are purely defined (inlined, named, copied), or when
+    they are only copied out: an accumulation into a local temporary then stands for the parent's, and the copy has no entry. Dead
+    stores of the parent may be left out too.
+    """
 
     entries: tuple[InstanceEntry, ...]
     buffers: tuple[BufferMap, ...] = ()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from steptp.ir.nodes import Cast, Expr, If, Load, Op, Stmt, Store
 from steptp.ir.walk import stmt_exprs
 
-__all__ = ["children", "with_children", "expr_at", "replace_expr_at", "exprs_of", "value_place", "parse_place", "place_text"]
+__all__ = ["children", "with_children", "expr_at", "replace_expr_at", "exprs_of", "value_place", "parse_place", "place_text", "place_param"]
 
 Place = tuple[int, ...]
 
@@ -39,6 +39,11 @@ def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
 def place_text(place: Place) -> str:
     """``(1, 0, 2)`` → ``"1.0.2"``."""
     return ".".join(map(str, place))
+
+
+def place_param(place: Place) -> int | str:
+    """The place as a site parameter reads back: a lone number is an integer."""
+    return place[0] if len(place) == 1 else place_text(place)
 
 
 def parse_place(text: object) -> Place | None:

@@ -69,7 +69,7 @@ FACT_KINDS: dict[str, FactKind] = {
         _row("same_value", "the nests at `first` and `second` compute equal values into `other` and `buffer`", "parent", buffer="str", other="str", first="str", second="str"),
         _row("reads_renamed", "`count` reads of `buffer` become reads of `other`", "child", buffer="str", other="str", count="int"),
         _row("running_maximum", "`buffer` is the maximum and `sum` the sum of exp(x-maximum) of x = `text` over `loop`", "parent", buffer="str", sum="str", loop="str", text="str"),
-        _row("rescaled", "`sum` is multiplied by exp(old maximum - `peak`), or 1 where they are equal, whenever the maximum moves", "child", sum="str", peak="str"),
+        _row("rescaled", "`sum` is multiplied by exp(old maximum - `peak`), and dropped while the old maximum is still -inf", "child", sum="str", peak="str"),
         # cost
         _row("parallel_iterations", "`iterations` iterations can run at once", "parent", loop="str", at="str", iterations="int"),
         _row("stride", "moving the loop by one moves the access `access` by `elements` elements", "parent", loop="str", at="str", access="str", elements="int"),

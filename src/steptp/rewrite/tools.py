@@ -265,14 +265,16 @@ def accumulation_facts(stores_in_scope: Iterable[Store]) -> tuple[Fact, ...]:
 # instance maps
 
 
-def instance_map(parent: Program, child: Program, back: Callable[[Path], Path], iters: Callable[[Path], Mapping[str, Expr]]) -> InstanceMap:
-    """The map of a schedule step. ``back`` takes a store's path in the child to the parent's.
+def instance_map(parent: Program, child: Program, back: Callable[[Path], Path | None], iters: Callable[[Path], Mapping[str, Expr]]) -> InstanceMap:
+    """The map of a step. ``back`` takes a store's path in the child to the parent's; ``None`` leaves out a store of a temporary that only the child has.
 
     ``iters(child path)`` gives the loop variables of the parent that changed; the others keep their names.
     """
     entries = []
     for met in stores(child):
         source = back(met.path)
+        if source is None:
+            continue
         named = iters(met.path)
         around = [p.var for p in enclosing(parent, source) if isinstance(p, Loop)]
         entries.append(InstanceEntry(met.path, source, tuple((v, named.get(v, Var(v))) for v in around)))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from steptp.errors import LeirError
-from steptp.interp.cost import instance_counter, size_code
+from steptp.interp.cost import instance_counter, size_code, unguarded_accesses_fit
 from steptp.ir.nodes import Const, Expr, Loop, Op, Program, Size, Var
 from steptp.ir.sizes import free_size_names
 from steptp.ir.walk import buffers, free_sizes, free_vars, stmt_exprs, subexprs, visit
@@ -96,24 +96,29 @@ def _square_sizes(program: Program) -> set[str]:
 class _Model:
     """What the search asks of one program at other sizes, compiled once."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, must_fit: bool) -> None:
+        self.program = program
+        # where a parent's access leaves its array there is nothing to compare; a child's is a finding, so it is not avoided
+        self.must_fit = must_fit and unguarded_accesses_fit(program, program.size_env)
         self.names = free_size_names(program)
         self.derived = [(s.name, size_code(s.expr)) for s in program.sizes if s.expr is not None]
         self.count = instance_counter(program)
         self.shapes = [(b.name, [size_code(d) for d in b.shape]) for b in (*program.inputs, *program.outputs)]
 
     def at(self, values: Mapping[str, int]) -> tuple[int, list[tuple[str, list[int]]]]:
-        """Instances and interface shapes; raises :class:`LeirError` where a size expression has no value."""
+        """Instances and interface shapes; raises :class:`LeirError` where a size expression has no value or an access leaves its array."""
         env = {name: values[name] for name in self.names}
         for name, code in self.derived:
             env[name] = code(env)
+        if self.must_fit and not unguarded_accesses_fit(self.program, env):
+            raise LeirError("check-index", "an access would reach outside its array")
         return self.count(env), [(name, [d(env) for d in dims]) for name, dims in self.shapes]
 
 
 class _Search:
     def __init__(self, programs: tuple[Program, ...], limit: int) -> None:
         self.programs, self.limit = programs, limit
-        self.models = [_Model(p) for p in programs]
+        self.models = [_Model(p, number == 0) for number, p in enumerate(programs)]
         self.real: dict[str, int] = {}
         self.derived: dict[str, Expr] = {}
         for program in programs:

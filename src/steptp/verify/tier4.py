@@ -8,8 +8,9 @@ Every output element ``y`` of the child is compared with ``o``, the root evaluat
 derivatives times rounding errors, and u*sqrt(n)*sum|terms| for a sum of n terms), and ``q`` the root's own ratio |r-o|/e, its 99th percentile
 over the output. So the bound follows the conditioning of each element, has no absolute tolerance, and is anchored at the
 trajectory's root: errors of successive steps cannot add up. On small-integer inputs + - * are exact in any order, and nothing
-but equality passes. Elements where the compiled root itself leaves the finite numbers though the oracle does not are undefined
-by the root; where the oracle is infinite or NaN the child must be the same kind as the oracle or the compiled root.
+but equality passes. The root defines no value where the oracle is NaN, or where the compiled root alone leaves the finite
+numbers. Where the oracle is infinite the child must be so too (or what the compiled root is); on inputs that are themselves infinite
+or NaN it may also be NaN, because equality over the reals says nothing about inf - inf.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy.typing as npt
 
 from steptp.ir.nodes import Buffer, Program
 from steptp.verify.compiled import GuardedRun, bits_of, guarded_run, kinds, print_value
-from steptp.verify.tier4_inputs import BENIGN, default_regimes
+from steptp.verify.tier4_inputs import BENIGN, NONFINITE, default_regimes
 from steptp.verify.tier4_oracle import Reference, reference, unit
 from steptp.verify.verdict import Counterexample, TierReport, VerdictKind
 
@@ -98,7 +99,10 @@ def _compare(buffer: Buffer, run: GuardedRun, known: Reference, regime: str) -> 
         away = np.abs(value - want)
         finite = np.isfinite(want)
         known_root = np.isfinite(root)
-        wrong = np.where(finite, known_root & ~(away <= bound), (kinds(value) != kinds(want)) & (kinds(value) != kinds(root)))
+        other_kind = (kinds(value) != kinds(want)) & (kinds(value) != kinds(root)) & ~np.isnan(want)
+        if regime in NONFINITE:
+            other_kind &= ~np.isnan(value)
+        wrong = np.where(finite, known_root & ~(away <= bound), other_kind)
         judged = finite & known_root & (away > 0)
         if judged.any():
             found.ratio = float(np.nanmax(np.where(judged, away / np.maximum(bound, np.finfo(np.float64).tiny), 0.0)))

@@ -14,7 +14,7 @@ from steptp.ir.walk import buffer_table, visit
 from steptp.lower.ranges import Ranges
 from steptp.verify.regimes import float_inputs
 
-__all__ = ["BENIGN", "TIER4_REGIMES", "default_regimes", "make_inputs", "wide_input", "work"]
+__all__ = ["BENIGN", "NONFINITE", "TIER4_REGIMES", "default_regimes", "make_inputs", "wide_input", "work"]
 
 Array = npt.NDArray[np.generic]
 
@@ -24,6 +24,8 @@ TIER4_REGIMES = ("normal", "ties", "wide", "large", "offset", "constant_rows", "
 ``special`` has infinities and NaN."""
 
 BENIGN = frozenset({"normal", "ties", "positive", "constant_rows"})
+
+NONFINITE = frozenset({"special", "masked"})
 
 WIDE_TOP = 4095
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -15,7 +13,8 @@ __all__ = ["SPECS"]
 
 
 def _scores(q: Tensor, k: Tensor) -> Tensor:
-    return q @ k.transpose(-2, -1) * (1.0 / math.sqrt(q.shape[-1]))
+    scale: float = q.shape[-1] ** -0.5
+    return q @ k.transpose(-2, -1) * scale
 
 
 def _heads(x: Tensor, heads: int) -> Tensor:
@@ -31,7 +30,7 @@ def _self_attention(b: int, t: int, d: int, heads: int, out: bool = True) -> Cas
     """Masked multi-head self-attention with one projection for queries, keys and values."""
 
     def forward(m: nn.Module, x: Tensor, hide: Tensor) -> Tensor:
-        q, k, v = m.qkv(x).split(d, 2)  # type: ignore[operator]
+        q, k, v = m.qkv(x).unflatten(2, (3, -1)).unbind(2)  # type: ignore[operator]
         q, k, v = _heads(q, heads), _heads(k, heads), _heads(v, heads)
         p = torch.softmax(_scores(q, k).masked_fill(hide, float("-inf")), -1)
         return m.proj(_merge(p @ v))  # type: ignore[operator,no-any-return]
@@ -57,7 +56,7 @@ def _grouped_query(b: int, g: int, r: int, t: int, d: int) -> Case:
     """``g`` key/value heads, each shared by ``r`` query heads."""
 
     def forward(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        p = torch.softmax(torch.einsum("bgrtd,bgsd->bgrts", q, k) * (1.0 / math.sqrt(d)), -1)
+        p = torch.softmax(torch.einsum("bgrtd,bgsd->bgrts", q, k) * q.shape[-1] ** -0.5, -1)
         return torch.einsum("bgrts,bgsd->bgrtd", p, v)
 
     return case(forward, normal(b, g, r, t, d), normal(b, g, t, d), normal(b, g, t, d))
@@ -81,7 +80,7 @@ def _linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary position embedding, half-split form."""
-    a, b = x.chunk(2, -1)
+    a, b = x.unflatten(-1, (2, -1)).unbind(-2)  # type: ignore[no-untyped-call]
     return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
 
 
@@ -93,7 +92,7 @@ SPECS: tuple[Spec, ...] = (
     w("attention", lambda b, t, d: case(lambda q, k, v: torch.softmax(_scores(q, k), -1) @ v, *_qkv(b, t, d)), (2, 5, 3), (2, 48, 32), (4, 256, 64)),
     w("attention_f16", lambda b, t, d: case(lambda q, k, v: torch.softmax(_scores(q, k), -1) @ v, *_qkv(b, t, d)),
       (2, 4, 3), (2, 48, 32), (4, 256, 64), dtype=DType.F16),
-    w("attention_single", lambda t, d: case(lambda q, k, v: torch.softmax(q @ k.T / math.sqrt(d), -1) @ v, normal(t, d), normal(t, d), normal(t, d)),
+    w("attention_single", lambda t, d: case(lambda q, k, v: torch.softmax(q @ k.T * q.shape[-1] ** -0.5, -1) @ v, normal(t, d), normal(t, d), normal(t, d)),
       (5, 4), (64, 32), (384, 64)),
     w("attention_causal", lambda b, t, d: case(_causal, *_qkv(b, t, d)), (2, 5, 3), (2, 48, 32), (4, 256, 64)),
     w("attention_masked",

@@ -41,7 +41,7 @@ def _swish_bias_group_norm(b: int, k: int, n: int, g: int) -> Case:
 
 def _lstm_cell(b: int, k: int, n: int) -> Case:
     def forward(m: nn.Module, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        i, f, g, o = (m.x(x) + m.h(h)).chunk(4, 1)  # type: ignore[operator]
+        i, f, g, o = (m.x(x) + m.h(h)).unflatten(1, (4, -1)).unbind(1)  # type: ignore[operator]
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         return torch.sigmoid(o) * torch.tanh(c), c
 
@@ -50,8 +50,8 @@ def _lstm_cell(b: int, k: int, n: int) -> Case:
 
 def _gru_cell(b: int, k: int, n: int) -> Case:
     def forward(m: nn.Module, x: Tensor, h: Tensor) -> Tensor:
-        xr, xz, xn = m.x(x).chunk(3, 1)  # type: ignore[operator]
-        hr, hz, hn = m.h(h).chunk(3, 1)  # type: ignore[operator]
+        xr, xz, xn = m.x(x).unflatten(1, (3, -1)).unbind(1)  # type: ignore[operator]
+        hr, hz, hn = m.h(h).unflatten(1, (3, -1)).unbind(1)  # type: ignore[operator]
         z = torch.sigmoid(xz + hz)
         return (1 - z) * torch.tanh(xn + torch.sigmoid(xr + hr) * hn) + z * h
 
@@ -60,10 +60,10 @@ def _gru_cell(b: int, k: int, n: int) -> Case:
 
 def _transformer_block(t: int, d: int, f: int) -> Case:
     def forward(m: nn.Module, x: Tensor) -> Tensor:
-        y = F.layer_norm(x, (d,))
-        q, k, v = m.qkv(y).chunk(3, -1)  # type: ignore[operator]
-        x = x + m.proj(torch.softmax(q @ k.T * d**-0.5, -1) @ v)  # type: ignore[operator]
-        return x + m.down(F.gelu(m.up(F.layer_norm(x, (d,)))))  # type: ignore[operator,no-any-return]
+        y = F.layer_norm(x, x.shape[-1:])
+        q, k, v = m.qkv(y).unflatten(-1, (3, -1)).unbind(-2)  # type: ignore[operator]
+        x = x + m.proj(torch.softmax(q @ k.T * q.shape[-1] ** -0.5, -1) @ v)  # type: ignore[operator]
+        return x + m.down(F.gelu(m.up(F.layer_norm(x, x.shape[-1:]))))  # type: ignore[operator,no-any-return]
 
     parts = {"qkv": nn.Linear(d, 3 * d), "proj": nn.Linear(d, d), "up": nn.Linear(d, f), "down": nn.Linear(f, d)}
     return case(net(forward, **parts), normal(t, d))
@@ -210,7 +210,7 @@ SPECS: tuple[Spec, ...] = (
     w("embedding_mean", lambda b, t, v, d: case(net(lambda m, ids: F.embedding(ids, m.table).mean(1), table=param(v, d)), ints(b, t, high=v)),
       (2, 3, 5, 4), (32, 32, 256, 128), (256, 64, 4096, 256)),
     w("embedding_position_norm", lambda t, v, d: case(net(
-        lambda m, ids: F.layer_norm(F.embedding(ids, m.table) + m.pos, (d,), m.gain, m.bias), table=param(v, d), pos=param(t, d), gain=param(d), bias=param(d)),
+        lambda m, ids: F.layer_norm(F.embedding(ids, m.table) + m.pos, m.gain.shape, m.gain, m.bias), table=param(v, d), pos=param(t, d), gain=param(d), bias=param(d)),
         ints(t, high=v)),
       (3, 5, 4), (96, 256, 256), (1024, 8192, 512)),
     w("gather_dot", lambda n, v, d: case(net(lambda m, a, b: (F.embedding(a, m.table) * F.embedding(b, m.table)).sum(1), table=param(v, d)),

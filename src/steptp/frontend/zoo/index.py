@@ -10,13 +10,12 @@ from functools import cache
 import torch
 
 from steptp.errors import UsageError
-from steptp.frontend.capture import capture
 from steptp.frontend.tensors import to_numpy
-from steptp.frontend.translate import translate
+from steptp.frontend.translate import translate_module
 from steptp.frontend.workload import Workload
 from steptp.frontend.zoo import activations, attention, blocks, conv, losses, matmul, norms, pool, reductions, scans
 from steptp.frontend.zoo.entry import Case, Spec, randomize, seed_of
-from steptp.ir import DType, check
+from steptp.ir import DType
 
 __all__ = ["names", "spec", "families", "get"]
 
@@ -71,12 +70,10 @@ def _build(s: Spec, preset: str, sizes: str) -> Workload:
     made, dtype = s.case(preset), s.preset(preset).dtype
     module = randomize(made.module, seed_of("params", s.name, preset))
     blank = [torch.empty(a.shape, dtype=a.torch_dtype(dtype)) for a in made.args]  # the capture reads no values
-    captured = capture(module, blank, {}, s.name, sizes=sizes)
-    done = translate(captured)
-    check(done.program)
+    done, dynamic = translate_module(module, blank, s.name, sizes=sizes)
     params = {leaf.name: to_numpy(leaf.tensor) for leaf in done.leaves if leaf.kind != "input"}
     mutated = {out: leaf.name for out, leaf in done.mutated.items()}
-    return Workload(s.name, done.program, "zoo", module, params, mutated, f"zoo:{s.name}@{preset}", captured.dynamic, done.leaves, _maker(s.name, made, dtype))
+    return Workload(s.name, done.program, "zoo", module, params, mutated, f"zoo:{s.name}@{preset}", dynamic, done.leaves, _maker(s.name, made, dtype))
 
 
 def _maker(name: str, made: Case, dtype: DType) -> Callable[[int], Sequence[torch.Tensor]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from steptp.ir.nodes import Load, Loop, Op, Path, Program, Store
+from collections.abc import Iterator
+
+from steptp.ir.nodes import Cast, Expr, Load, Loop, Op, Path, Program, Store
 from steptp.ir.printer import print_expr
 from steptp.ir.sizes import eval_index
 from steptp.ir.walk import free_vars, get
@@ -125,6 +127,16 @@ def _named(c: Claim, ctx: CheckContext) -> str | None:
     return None if len(made) == 1 and made[0].reduce is None and print_expr(made[0].value) == c["text"] else f"{c['name']} does not hold that"
 
 
+def _beside_indices(expr: Expr) -> Iterator[Expr]:
+    """The expression and what is below it; what indexes a read is not counted."""
+    yield expr
+    if isinstance(expr, Op):
+        for part in expr.args:
+            yield from _beside_indices(part)
+    elif isinstance(expr, Cast):
+        yield from _beside_indices(expr.arg)
+
+
 def _occurs(c: Claim, ctx: CheckContext) -> str | None:
     place = c.place("at")
     if place != ctx.path:
@@ -136,7 +148,7 @@ def _occurs(c: Claim, ctx: CheckContext) -> str | None:
     for stmt in body[n:]:
         if not isinstance(stmt, Store):
             break
-        found = [e for e in _below(stmt.value) if print_expr(e) == c["text"]]
+        found = [e for e in _beside_indices(stmt.value) if print_expr(e) == c["text"]]
         count += len(found)
         inputs |= {e.buffer for x in found for e in _below(x) if isinstance(e, Load)}
         if stmt.buffer in inputs:
@@ -190,7 +202,7 @@ def _running_maximum(c: Claim, ctx: CheckContext) -> str | None:
 
 
 def _rescaled(c: Claim, ctx: CheckContext) -> str | None:
-    """In the child: sum = sum*select(max==peak,1,exp(max-peak)) + exp(x-peak), and peak = max(max, x)."""
+    """In the child: sum = select(max==-inf,0,sum*exp(max-peak)) + exp(x-peak), and peak = max(max, x)."""
     peak = next((s for _, s in _stores(ctx.child, c["peak"])), None)
     if c["peak"] not in _new_buffers(ctx) or peak is None or not (isinstance(peak.value, Op) and peak.value.name == "max"):
         return f"{c['peak']} is no running maximum"
@@ -198,7 +210,7 @@ def _rescaled(c: Claim, ctx: CheckContext) -> str | None:
     now = f"{c['peak']}[]"
     for _, store in _stores(ctx.child, c["sum"]):
         target = print_expr(Load(store.buffer, store.indices, store.value.dtype))
-        if print_expr(store.value) == f"{target}*select({old}=={now},1,exp({old}-{now}))+exp({x}-{now})":
+        if print_expr(store.value) == f"select({old}==-inf,0,{target}*exp({old}-{now}))+exp({x}-{now})":
             return None
     return f"{c['sum']} is not scaled like that"
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from steptp.ir import Buffer, Expr, If, Load, Loop, Op, Path, Scope, Store, Var, ix, same_index, simplify_index
+from steptp.analysis.intervals import interval, loop_intervals
+from steptp.ir import Buffer, Expr, If, Load, Loop, LoopKind, Op, Path, Scope, Store, Var, ix, same_index, simplify_index
 from steptp.ir.index import poly_of
 from steptp.ir.nodes import Body, Stmt
 from steptp.ir.resets import reset_plan
 from steptp.ir.sizes import eval_index, shape_of
-from steptp.ir.walk import body_at, buffer_table, free_vars, loads, map_expr, replace_body, stmt_exprs, subexprs, visit
+from steptp.ir.walk import Visit, body_at, buffer_table, free_vars, loads, map_expr, replace_body, stmt_exprs
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, path_text
+from steptp.rewrite.exprs import children
 from steptp.rewrite.fact_kinds import fact
-from steptp.rewrite.tools import buffers_touched
+from steptp.rewrite.strategies.expression_splitting import before_insertion
+from steptp.rewrite.tools import instance_map
 
 __all__ = ["CacheReadWrite", "STRATEGY"]
 
@@ -42,13 +46,14 @@ class CacheReadWrite(Strategy):
     summary = "copy a region into local memory, or accumulate there and write back"
 
     def sites(self, ctx: Context) -> Iterator[Site]:
+        table = buffer_table(ctx.program)
         for path, loop in ctx.loops:
-            reads = dict.fromkeys(e.buffer for v in visit(loop.body) for x in stmt_exprs(v.stmt) for e in loads(x))
-            for mode, names in (("read", reads), ("accumulate", dict.fromkeys(s.buffer for _, s in ctx.stores_under(path)))):
-                for name in names:
-                    site = Site.of(self.name, path, mode=mode, buffer=name)
-                    if isinstance(self.apply(ctx, site), Applied):
-                        yield site
+            for name in dict.fromkeys(e.buffer for v in _visits(ctx, path) for x in stmt_exprs(v.stmt) for e in loads(x)):
+                if not isinstance(_read_plan(ctx, path, loop, table[name]), NotApplicable):
+                    yield Site.of(self.name, path, mode="read", buffer=name)
+            for name in dict.fromkeys(s.buffer for _, s in ctx.stores_under(path) if s.reduce is not None and not s.carry):
+                if not isinstance(_accumulate_plan(ctx, path, loop, table[name]), NotApplicable):
+                    yield Site.of(self.name, path, mode="accumulate", buffer=name)
 
     def apply(self, ctx: Context, site: Site) -> Outcome:
         params = dict(site.params)
@@ -60,42 +65,116 @@ class CacheReadWrite(Strategy):
         return _read(ctx, site, loop, buffer) if params["mode"] == "read" else _accumulate(ctx, site, loop, buffer)
 
 
-def _read(ctx: Context, site: Site, loop: Loop, buffer: Buffer) -> Outcome:
-    path = site.path
-    touched = [buffers_touched(s) for s in loop.body]
-    if any(buffer.name in writes for _, writes in touched):
-        return NotApplicable("written", f"{buffer.name} is also written under {loop.var}, so a copy could be stale")
-    if buffer.scope is Scope.LOCAL or buffer in loop.tmps:
-        return NotApplicable("local", f"{buffer.name} is local already")
-    accesses = [(v, e) for v in visit(loop.body) for x in stmt_exprs(v.stmt) for e in loads(x) if e.buffer == buffer.name]
+def _visits(ctx: Context, path: Path) -> tuple[Visit, ...]:
+    """What stands under the loop at ``path``."""
+    known = ctx.program._cache.setdefault("cache_read_write", {})
+    assert isinstance(known, dict)
+    if path not in known:
+        known[path] = tuple(v for v in ctx.visits if len(v.path) > len(path) and v.path[: len(path)] == path)
+    found = known[path]
+    assert isinstance(found, tuple)
+    return found
+
+
+def _read_plan(ctx: Context, path: Path, loop: Loop, buffer: Buffer) -> _Region | NotApplicable:
+    name = buffer.name
+    under = _visits(ctx, path)
+    if any(isinstance(v.stmt, Store) and v.stmt.buffer == name for v in under):
+        return NotApplicable("written", f"{name} is also written under {loop.var}, so a copy could be stale")
+    if buffer.scope is Scope.LOCAL:
+        return NotApplicable("local", f"{name} is local already")
+    accesses = [(v, e) for v in under for x in stmt_exprs(v.stmt) for e in loads(x) if e.buffer == name]
     if not accesses:
-        return NotApplicable("not-read", f"nothing under {loop.var} reads {buffer.name}")
-    inside = {v.stmt.var: v.stmt for v in visit(loop.body) if isinstance(v.stmt, Loop)}
-    if not any(free_vars(i) & set(inside) for _, e in accesses for i in e.indices):
-        return NotApplicable("no-region", f"under {loop.var} only one element of {buffer.name} is read in an iteration")
-    region = _region(ctx, buffer, [e for _, e in accesses], inside)
+        return NotApplicable("not-read", f"nothing under {loop.var} reads {name}")
+    if all(isinstance(v.stmt, Store) and v.stmt.reduce is None and v.stmt.value == e for v, e in accesses):
+        return NotApplicable("copied", f"under {loop.var}, {name} is only copied")
+    inner = {id(v): _inner_loops(v, len(path)) for v, _ in accesses}
+    if not any(free_vars(i) & inner[id(v)].keys() for v, e in accesses for i in e.indices):
+        return NotApplicable("no-region", f"under {loop.var} only one element of {name} is read in an iteration")
+    if (problem := _not_always(ctx, path, buffer, accesses)) is not None:
+        return problem
+    region = _region(ctx, buffer, [(e, inner[id(v)]) for v, e in accesses])
     if isinstance(region, NotApplicable):
         return region
-    if any(
-        isinstance(x, Op) and x.name in ("select", "and", "or") and any(e.buffer == buffer.name for e in loads(x))
-        for v, _ in accesses
-        for w in stmt_exprs(v.stmt)
-        for x in subexprs(w)
-    ):
-        return NotApplicable("conditional", f"{buffer.name} is read under a condition, so a copy could read out of bounds")
-    if any(isinstance(p, If) for v, _ in accesses for p in v.parents) or any(isinstance(v.stmt, If) for v, _ in accesses):
-        return NotApplicable("guarded", f"{buffer.name} is read under a guard, so a copy could read out of bounds")
-    sizes = shape_of(region.size, ctx.program)
-    elements = 1
-    for n in sizes:
-        elements *= n
+    elements = math.prod(shape_of(region.size, ctx.program))
     if not 1 < elements <= MAX_ELEMENTS:
         return NotApplicable("region-size", f"the region has {elements} elements; a local copy holds 2 to {MAX_ELEMENTS}")
-    if (problem := _inside_bounds(ctx, path, buffer, region, sizes)) is not None:
-        return problem
+    if buffer not in ctx.program.inputs and not all(_is_dense(ctx, e, inner[id(v)]) for v, e in accesses):
+        return NotApplicable("holes", f"the box around the reads of {name} holds elements that are not read, which may not be defined")
+    return region
+
+
+def _inner_loops(met: Visit, depth: int) -> dict[str, Loop]:
+    """The loops around a statement from level ``depth`` inwards, by variable."""
+    return {p.var: p for p in met.parents[depth:] if isinstance(p, Loop)}
+
+
+def _not_always(ctx: Context, path: Path, buffer: Buffer, accesses: list[tuple[Visit, Load]]) -> NotApplicable | None:
+    """Why some read may not happen in an iteration of the loop at ``path``, or may not see a local copy made there."""
+    sizes = ctx.program.size_env
+    for met, _ in accesses:
+        if any(isinstance(p, If) for p in met.parents[len(path) :]):
+            return NotApplicable("guarded", f"{buffer.name} is read under a guard, so a copy could read out of bounds")
+        around = loop_intervals([(loop.var, loop.extent) for _, loop in ctx.enclosing_loops(met.path)], sizes)
+        for loop in (p for p in met.parents[len(path) :] if isinstance(p, Loop)):
+            if loop.kind.is_concurrent and loop.kind is not LoopKind.VECTOR:
+                return NotApplicable("scope", f"{loop.kind} loop {loop.var} stands between the copy and a read, so the copy could not be local")
+            trips = interval(loop.extent, around, sizes)
+            if trips is None or trips[0] < 1:
+                return NotApplicable("extent-varies", f"{loop.var} may run no iteration, so a copy could read out of bounds")
+        sure = {e for x in stmt_exprs(met.stmt) for e in _evaluated(x)}
+        if any(e.buffer == buffer.name and e not in sure for x in stmt_exprs(met.stmt) for e in loads(x)):
+            return NotApplicable("conditional", f"{buffer.name} is read under a condition, so a copy could read out of bounds")
+    return None
+
+
+def _evaluated(expr: Expr) -> Iterator[Load]:
+    """The reads that every evaluation of the expression makes."""
+    if isinstance(expr, Load):
+        yield expr
+    below = children(expr)
+    if isinstance(expr, Op) and expr.name in ("select", "and", "or"):
+        below = below[:1]
+    for child in below:
+        yield from _evaluated(child)
+
+
+def _is_dense(ctx: Context, access: Load, inner: Mapping[str, Loop]) -> bool:
+    """Every element of the box is read: no loop moves two dimensions, and in each the strides leave no gap."""
+    used: set[str] = set()
+    for index in access.indices:
+        strides = [(eval_index(_factor(value, mono, v), ctx.env), v) for mono, value in poly_of(index).items() for v in _moving(mono, inner)]
+        if used & {v for _, v in strides}:
+            return False  # a diagonal
+        used |= {v for _, v in strides}
+        reach = 1
+        for stride, v in sorted(strides):
+            if stride > reach:
+                return False
+            reach += stride * (eval_index(inner[v].extent, ctx.env) - 1)
+    return True
+
+
+def _moving(atoms: tuple[Expr, ...], inner: Mapping[str, Loop]) -> list[str]:
+    return [a.name for a in atoms if isinstance(a, Var) and a.name in inner]
+
+
+def _factor(value: int, atoms: tuple[Expr, ...], var: str) -> Expr:
+    """The product of a term's factors but for one loop variable."""
+    out: Expr = ix(value)
+    for atom in atoms:
+        out = out if isinstance(atom, Var) and atom.name == var else out * atom
+    return out
+
+
+def _read(ctx: Context, site: Site, loop: Loop, buffer: Buffer) -> Outcome:
+    path = site.path
+    region = _read_plan(ctx, path, loop, buffer)
+    if isinstance(region, NotApplicable):
+        return region
+    kept = [d for d, size in enumerate(region.size) if size != ix(1)]
     (name,) = ctx.fresh_global(f"{buffer.name}l")
-    names = ctx.fresh_vars((*path, 0), *(f"c{d}" for d in range(len(sizes)) if sizes[d] > 1))
-    kept = [d for d in range(len(sizes)) if sizes[d] > 1]
+    names = ctx.fresh_vars((*path, 0), *(f"c{d}" for d in kept))
     taken: dict[int, Expr] = {d: Var(v) for d, v in zip(kept, names, strict=True)}
     source = Load(buffer.name, tuple(simplify_index(b + taken[d]) if d in taken else b for d, b in enumerate(region.base)), buffer.dtype)
     nest: Stmt = Store(name, tuple(taken[d] for d in kept), source)
@@ -114,18 +193,16 @@ def _read(ctx: Context, site: Site, loop: Loop, buffer: Buffer) -> Outcome:
         child,
         Exactness.BITWISE,
         (
-            fact("buffer_added", "child", name=name, dtype=str(buffer.dtype), elements=elements),
+            fact("buffer_added", "child", name=name, dtype=str(buffer.dtype), elements=math.prod(shape_of(copy.shape, ctx.program))),
             fact("region_copied", "child", buffer=buffer.name, into=name, loop=loop.var, at=path_text(path)),
             fact("not_written_under", "parent", buffer=buffer.name, loop=loop.var, at=path_text(path)),
         ),
-        None,
+        instance_map(ctx.program, child, lambda p: before_insertion(p, (*path, 0)), lambda _: {}),
         Forwarding(tuple(((*path, n), (*path, n + 1)) for n in range(len(loop.body)))),
     )
 
 
-def _map_reads(stmt: Stmt, change: object) -> Stmt:
-    assert callable(change)
-
+def _map_reads(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
     def in_expr(expr: Expr) -> Expr:
         return map_expr(expr, change)
 
@@ -135,14 +212,14 @@ def _map_reads(stmt: Stmt, change: object) -> Stmt:
     return If(in_expr(stmt.cond), inner) if isinstance(stmt, If) else replace(stmt, extent=in_expr(stmt.extent), body=inner)
 
 
-def _region(ctx: Context, buffer: Buffer, accesses: list[Load], inside: dict[str, Loop]) -> _Region | NotApplicable:
+def _region(ctx: Context, buffer: Buffer, accesses: list[tuple[Load, dict[str, Loop]]]) -> _Region | NotApplicable:
     """The box that all accesses lie in; every index must be a sum of an outer part, the same for all, and inner loops with positive factors."""
     base: list[Expr] = []
     size: list[Expr] = []
     for d in range(len(buffer.shape)):
         outer: Expr | None = None
         spans: list[Expr] = []
-        for access in accesses:
+        for access, inside in accesses:
             split = _split(access.indices[d], inside)
             if split is None:
                 return NotApplicable("region", f"the region of {buffer.name} read there is no box: its index {d} is not a sum of loop variables")
@@ -167,9 +244,7 @@ def _split(index: Expr, inside: dict[str, Loop]) -> tuple[Expr, Expr] | None:
     outer: Expr = ix(0)
     span: Expr = ix(1)
     for mono, value in poly_of(index).items():
-        term: Expr = ix(value)
-        for atom in mono:
-            term = term * atom
+        term = _factor(value, mono, "")
         mine = free_vars(term) & set(inside)
         if not mine:
             outer = outer + term
@@ -180,59 +255,56 @@ def _split(index: Expr, inside: dict[str, Loop]) -> tuple[Expr, Expr] | None:
         loop = inside[found[0].name]
         if free_vars(loop.extent):
             return None
-        rest: Expr = ix(value)
-        for atom in mono:
-            if atom is not found[0]:
-                rest = rest * atom
-        span = span + rest * (loop.extent - ix(1))
+        span = span + _factor(value, mono, found[0].name) * (loop.extent - ix(1))
     return simplify_index(outer), simplify_index(span)
 
 
-def _inside_bounds(ctx: Context, path: Path, buffer: Buffer, region: _Region, sizes: tuple[int, ...]) -> NotApplicable | None:
-    """The last element of the box must exist in every iteration of the loops around; extents around may only depend on sizes."""
-    around = {loop.var: loop.extent for _, loop in ctx.enclosing_loops((*path, 0))}
-    if any(free_vars(e) for e in around.values()):
-        return NotApplicable("extent-varies", f"the loops around {path_text(path)} have extents that vary")
-    top = {v: max(eval_index(e, ctx.env) - 1, 0) for v, e in around.items()}
-    for base, span, extent in zip(region.base, sizes, shape_of(buffer.shape, ctx.program), strict=True):
-        lowest, highest = 0, 0
-        for mono, value in poly_of(base).items():
-            product = value
-            for atom in mono:
-                product *= eval_index(atom, {**ctx.env, **top})
-            lowest, highest = lowest + min(product, 0), highest + max(product, 0)
-        if lowest < 0 or highest + span > extent:
-            return NotApplicable("out-of-bounds", f"the box around the reads reaches outside of {buffer.name}")
-    return None
+@dataclass(frozen=True)
+class _Accumulation:
+    """The accumulating store, the loop that will hold the local temporary, and the loops over the elements of one reset."""
+
+    store: Store
+    home: Path
+    dims: tuple[Loop, ...]
 
 
-def _accumulate(ctx: Context, site: Site, loop: Loop, buffer: Buffer) -> Outcome:
-    path = site.path
+def _accumulate_plan(ctx: Context, path: Path, loop: Loop, buffer: Buffer) -> _Accumulation | NotApplicable:
     found = [(p, s) for p, s in ctx.stores_under(path) if s.buffer == buffer.name]
     if len(found) != 1 or ctx.reset_loop(found[0][0]) != path:
         return NotApplicable("reset", f"{buffer.name} does not reset just before the loop {loop.var}")
     store_path, store = found[0]
-    if _read_in(loop.body, buffer.name):
+    if any(e.buffer == buffer.name for v in _visits(ctx, path) for x in stmt_exprs(v.stmt) for e in loads(x)):
         return NotApplicable("read", f"{buffer.name} is read under {loop.var} while it is accumulated")
     if buffer.scope is Scope.LOCAL:
         return NotApplicable("local", f"{buffer.name} is local already")
-    owner = path[:-1]
-    home = owner
-    while home and ctx.loop(home) is None:
-        home = home[:-1]
-    if not home:
+    around = ctx.enclosing_loops(path)
+    if not around:
         return NotApplicable("outermost", f"no loop around {loop.var} could hold a local accumulator")
-    plan = reset_plan(ctx.program, store_path)
-    dims = _loops_of(plan.nest)
+    for _, inner in ctx.enclosing_loops(store_path)[len(around) :]:
+        if inner.kind.is_concurrent and inner.kind is not LoopKind.VECTOR:
+            return NotApplicable("scope", f"{inner.kind} loop {inner.var} stands around the accumulation, so the accumulators could not be local")
+    nest: Stmt = reset_plan(ctx.program, store_path).nest
+    dims: list[Loop] = []
+    while not isinstance(nest, Store):
+        if isinstance(nest, If):
+            return NotApplicable("guarded", f"the accumulation into {buffer.name} is guarded, so the box of local accumulators would have holes")
+        dims.append(nest)
+        nest = nest.body[0]
     if any(free_vars(p.extent) for p in dims):
         return NotApplicable("extent-varies", f"the elements of {buffer.name} that {loop.var} accumulates form no box")
-    if any(isinstance(p, If) for p in _owners(plan.nest)):
-        return NotApplicable("guarded", f"the accumulation into {buffer.name} is guarded, so the box of local accumulators would have holes")
-    size = 1
-    for p in dims:
-        size *= eval_index(p.extent, ctx.env)
+    size = math.prod(eval_index(p.extent, ctx.env) for p in dims)
     if size > MAX_ELEMENTS:
         return NotApplicable("region-size", f"{size} accumulators are more than {MAX_ELEMENTS}")
+    return _Accumulation(store, around[-1][0], tuple(dims))
+
+
+def _accumulate(ctx: Context, site: Site, loop: Loop, buffer: Buffer) -> Outcome:
+    path, owner = site.path, site.path[:-1]
+    plan = _accumulate_plan(ctx, path, loop, buffer)
+    if isinstance(plan, NotApplicable):
+        return plan
+    store, home, dims = plan.store, plan.home, plan.dims
+    size = math.prod(eval_index(p.extent, ctx.env) for p in dims)
     (name,) = ctx.fresh_global(f"{buffer.name}l")
     inner = tuple(Var(p.var) for p in dims)
     body = _retarget(loop.body, store, replace(store, buffer=name, indices=inner))
@@ -254,30 +326,9 @@ def _accumulate(ctx: Context, site: Site, loop: Loop, buffer: Buffer) -> Outcome
             fact("accumulates_in", "child", buffer=buffer.name, into=name, loop=loop.var, at=path_text(path)),
             fact("written_back", "child", buffer=buffer.name, elements=size),
         ),
-        None,
+        instance_map(ctx.program, child, lambda p: before_insertion(p, (*owner, n + 1)), lambda _: {}),
         Forwarding(tuple(((*owner, k), (*owner, k + 1)) for k in range(n + 1, len(around)))),
     )
-
-
-def _loops_of(stmt: Stmt) -> list[Loop]:
-    out: list[Loop] = []
-    while not isinstance(stmt, Store):
-        if isinstance(stmt, Loop):
-            out.append(stmt)
-        stmt = stmt.body[0]
-    return out
-
-
-def _owners(stmt: Stmt) -> list[Stmt]:
-    out: list[Stmt] = []
-    while not isinstance(stmt, Store):
-        out.append(stmt)
-        stmt = stmt.body[0]
-    return out
-
-
-def _read_in(body: Body, name: str) -> bool:
-    return any(e.buffer == name for v in visit(body) for x in stmt_exprs(v.stmt) for e in loads(x))
 
 
 def _retarget(body: Body, old: Store, new: Store) -> Body:

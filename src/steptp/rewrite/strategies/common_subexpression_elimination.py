@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from steptp.ir import Buffer, Expr, If, Load, Loop, LoopKind, Op, Scope, Store, Var, print_expr
+from steptp.analysis.expand import pure_definition
+from steptp.ir import Buffer, Expr, If, Load, Loop, LoopKind, Op, Path, Scope, Store, Var, print_expr
 from steptp.ir.nodes import Cast, Stmt
-from steptp.ir.walk import all_tmps, body_at, loads, map_expr, map_stmt_exprs, rename_buffer, replace_body, stmt_exprs, subexprs, substitute, visit
+from steptp.ir.walk import body_at, loads, rename_buffer, replace_body, stmt_exprs, substitute, visit
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, path_text
-from steptp.rewrite.exprs import Place, expr_at, exprs_of, parse_place, place_text
+from steptp.rewrite.exprs import Place, children, expr_at, exprs_of, parse_place, place_param, with_children
 from steptp.rewrite.fact_kinds import fact
-from steptp.rewrite.strategies.expression_splitting import conditional, free_index
-from steptp.rewrite.tools import buffers_touched
+from steptp.rewrite.strategies.expression_splitting import before_insertion, conditional, free_index
+from steptp.rewrite.tools import buffers_touched, identity_map, instance_map
 
 __all__ = ["CommonSubexpressionElimination", "STRATEGY"]
 
@@ -35,16 +37,14 @@ class CommonSubexpressionElimination(Strategy):
                 if expr in seen or not isinstance(expr, (Op, Cast)) or not any(loads(expr)):
                     continue
                 seen.add(expr)
-                site = Site.of(self.name, path, at=place_text(place))
-                if isinstance(self.apply(ctx, site), Applied):
+                if not isinstance(_repeats(ctx, path, expr), NotApplicable):
+                    yield Site.of(self.name, path, at=place_param(place))
+        nests = _nests(ctx)
+        for name, second in nests.items():
+            for other, first in nests.items():
+                site = Site.of(self.name, (second,), buffer=name, other=other)
+                if first < second and not isinstance(_equal_nests(ctx, site), NotApplicable):
                     yield site
-        names = [b.name for _, b in all_tmps(ctx.program)]
-        for n in range(len(ctx.program.body)):
-            for other in names:
-                for name in names:
-                    site = Site.of(self.name, (n,), buffer=name, other=other)
-                    if name != other and isinstance(_whole(ctx, site), Applied):
-                        yield site
 
     def apply(self, ctx: Context, site: Site) -> Outcome:
         keys = set(dict(site.params))
@@ -65,36 +65,50 @@ class CommonSubexpressionElimination(Strategy):
         return _local(ctx, site, expr)
 
 
-def _local(ctx: Context, site: Site, expr: Expr) -> Outcome:
-    path = site.path
+def _repeats(ctx: Context, path: Path, expr: Expr) -> tuple[int, int] | NotApplicable:
+    """How often the expression occurs in the run of stores that starts at ``path``, and the last store that it occurs in."""
     around = ctx.enclosing_loops(path)
     if not around:
         return NotApplicable("outermost", "no loop around the store could hold the scalar")
-    home, holder = around[-1]
-    if holder.kind is LoopKind.VECTOR:
-        return NotApplicable("vector", f"{holder.var} is a vector loop, whose lanes cannot share a scalar")
-    owner, n = path[:-1], path[-1]
-    body = body_at(ctx.program, owner)
+    if around[-1][1].kind is LoopKind.VECTOR:
+        return NotApplicable("vector", f"{around[-1][1].var} is a vector loop, whose lanes cannot share a scalar")
     inputs = {e.buffer for e in loads(expr)}
-    covered, count = n, 0
-    for k in range(n, len(body)):
-        stmt = body[k]
+    last, count = path[-1], 0
+    for k, stmt in enumerate(body_at(ctx.program, path[:-1])[path[-1] :], path[-1]):
         if not isinstance(stmt, Store):
             break
-        here = sum(e == expr for x in (stmt.value,) for e in subexprs(x))
+        here = sum(e == expr for e in _outside_indices(stmt.value))
         count += here
-        covered = k if here else covered
+        last = k if here else last
         if stmt.buffer in inputs:
             break
     if count < 2:
-        return NotApplicable("once", f"`{print_expr(expr)}` occurs only once before something it reads changes")
+        return NotApplicable("once", f"`{print_expr(expr)}` occurs only once before something it reads may change")
+    return count, last
+
+
+def _local(ctx: Context, site: Site, expr: Expr) -> Outcome:
+    path = site.path
+    found = _repeats(ctx, path, expr)
+    if isinstance(found, NotApplicable):
+        return found
+    count, last = found
+    home, holder = ctx.enclosing_loops(path)[-1]
+    owner, n = path[:-1], path[-1]
+    body = body_at(ctx.program, owner)
     (name,) = ctx.fresh_global("t")
     scalar = Load(name, (), expr.dtype)
 
     def swap(e: Expr) -> Expr:
-        return map_expr(e, lambda x: scalar if x == expr else x)
+        if e == expr:
+            return scalar
+        if isinstance(e, Load):
+            return e
+        below = children(e)
+        new = tuple(map(swap, below))
+        return e if all(a is b for a, b in zip(below, new, strict=True)) else with_children(e, new)
 
-    changed = tuple(_in_value(s, swap) if n <= k <= covered else s for k, s in enumerate(body))
+    changed = tuple(replace(s, value=swap(s.value)) if n <= k <= last and isinstance(s, Store) else s for k, s in enumerate(body))
     child = replace_body(ctx.program, owner, (*changed[:n], Store(name, (), expr), *changed[n:]))
     child = replace_body(child, home, body_at(child, home), (*holder.tmps, Buffer(name, expr.dtype, (), Scope.LOCAL)))
     return Applied(
@@ -105,9 +119,17 @@ def _local(ctx: Context, site: Site, expr: Expr) -> Outcome:
             fact("occurs", "parent", text=print_expr(expr), count=count, at=path_text(path)),
             fact("buffer_added", "child", name=name, dtype=str(expr.dtype), elements=1),
         ),
-        None,
+        instance_map(ctx.program, child, lambda p: before_insertion(p, path), lambda _: {}),
         Forwarding(tuple(((*owner, k), (*owner, k + 1)) for k in range(n, len(body)))),
     )
+
+
+def _outside_indices(expr: Expr) -> Iterator[Expr]:
+    """The expression and what is below it, but not what indexes a read: bounds of look-ups are proven from their tables."""
+    yield expr
+    if not isinstance(expr, Load):
+        for child in children(expr):
+            yield from _outside_indices(child)
 
 
 def _always(store: Store) -> Iterator[tuple[Place, Expr]]:
@@ -117,14 +139,21 @@ def _always(store: Store) -> Iterator[tuple[Place, Expr]]:
             yield place, expr
 
 
-def _in_value(stmt: Stmt, change: object) -> Stmt:
-    assert callable(change)
-    assert isinstance(stmt, Store)
-    return Store(stmt.buffer, stmt.indices, change(stmt.value), stmt.reduce, stmt.carry)
+def _nests(ctx: Context) -> dict[str, int]:
+    """Temporary of the program → the one statement of the program's body that writes it; in order of those."""
+    known = ctx.program._cache.get("cse_nests")
+    if not isinstance(known, dict):
+        writers: dict[str, set[int]] = {b.name: set() for b in ctx.program.tmps}
+        for path, store in ctx.stores:
+            if store.buffer in writers:
+                writers[store.buffer].add(path[0])
+        single = {name: min(found) for name, found in writers.items() if len(found) == 1}
+        known = ctx.program._cache["cse_nests"] = dict(sorted(single.items(), key=lambda item: item[1]))
+    return known
 
 
-def _whole(ctx: Context, site: Site) -> Outcome:
-    """Replace the reads of ``buffer`` by reads of ``other``, which an equal nest computed before."""
+def _equal_nests(ctx: Context, site: Site) -> tuple[int, int] | NotApplicable:
+    """Positions of the nests that compute ``other`` and ``buffer`` alike."""
     params = dict(site.params)
     name, other = str(params["buffer"]), str(params["other"])
     tmps = {b.name: b for b in ctx.program.tmps}
@@ -132,29 +161,44 @@ def _whole(ctx: Context, site: Site) -> Outcome:
         return NotApplicable("bad-site", "buffer and other are two temporaries of the program")
     if tmps[name].dtype is not tmps[other].dtype or tmps[name].shape != tmps[other].shape:
         return NotApplicable("shape", f"{name} and {other} differ in dtype or shape")
-    nests = {b: [n for n, s in enumerate(ctx.program.body) if b in buffers_touched(s)[1]] for b in (name, other)}
-    if any(len(v) != 1 for v in nests.values()) or nests[other][0] >= nests[name][0] or site.path != (nests[name][0],):
+    nests = _nests(ctx)
+    if name not in nests or other not in nests or nests[other] >= nests[name] or site.path != (nests[name],):
         return NotApplicable("writers", f"{other} and {name} are not each computed by one nest, {other} first, {name} at the site")
-    first, second = ctx.program.body[nests[other][0]], ctx.program.body[nests[name][0]]
-    if not _same_nest(first, second, other, name):
+    body = ctx.program.body
+    first, second = body[nests[other]], body[nests[name]]
+    if not _same_nest(first, second, other, name, {}, {}):
         return NotApplicable("differs", f"{name} and {other} are not computed alike")
-    inputs = (buffers_touched(first)[0] | buffers_touched(second)[0]) - {name, other}
-    for n in range(nests[other][0], nests[name][0] + 1):
-        if bad := buffers_touched(ctx.program.body[n])[1] & inputs:
-            return NotApplicable("changed", f"{min(bad)} is written between the two nests")
-    rest = ctx.program.body[nests[name][0] + 1 :]
-    readers = sum(name in buffers_touched(s)[0] for s in rest)
-    if not readers:
-        return NotApplicable("not-read", f"nothing reads {name}")
-    child = ctx.program.with_(body=(*ctx.program.body[: nests[name][0] + 1], *rename_buffer(rest, name, other)))
+    inputs = {e.buffer for nest in (first, second) for v in visit((nest,)) for e in _reads(v.stmt)}
+    if inputs & {name, other}:
+        return NotApplicable("recurrence", f"the nests read elements of {min(inputs & {name, other})}, which they compute")
+    for stmt in body[nests[other] : nests[name] + 1]:
+        if bad := buffers_touched(stmt)[1] & inputs:
+            return NotApplicable("changed", f"{min(bad)}, from which both are computed, is written in or between the two nests")
+    if not any(e.buffer == name for v in visit(body[nests[name] + 1 :]) for e in _reads(v.stmt)):
+        return NotApplicable("not-read", f"nothing behind its nest reads {name}")
+    return nests[other], nests[name]
+
+
+def _whole(ctx: Context, site: Site) -> Outcome:
+    """Replace the reads of ``buffer`` by reads of ``other``, which an equal nest computed before."""
+    found = _equal_nests(ctx, site)
+    if isinstance(found, NotApplicable):
+        return found
+    first, second = found
+    params = dict(site.params)
+    name, other = str(params["buffer"]), str(params["other"])
+    rest = ctx.program.body[second + 1 :]
+    child = ctx.program.with_(body=(*ctx.program.body[: second + 1], *rename_buffer(rest, name, other)))
     count = sum(e.buffer == name for v in visit(rest) for e in _reads(v.stmt))
+    pure = all(pure_definition(ctx.program, b) is not None for b in (name, other))
     return Applied(
         child,
         Exactness.BITWISE,
         (
-            fact("same_value", "parent", buffer=name, other=other, first=path_text((nests[other][0],)), second=path_text((nests[name][0],))),
+            fact("same_value", "parent", buffer=name, other=other, first=path_text((first,)), second=path_text((second,))),
             fact("reads_renamed", "child", buffer=name, other=other, count=count),
         ),
+        identity_map(child) if pure else None,
     )
 
 
@@ -162,23 +206,28 @@ def _reads(stmt: Stmt) -> Iterator[Load]:
     return (e for x in stmt_exprs(stmt) for e in loads(x))
 
 
-def _same_nest(first: Stmt, second: Stmt, a: str, b: str) -> bool:
-    """Equal up to the names of loops and of the two targets; each writes nothing but its target."""
-    if isinstance(first, Loop) and isinstance(second, Loop):
-        if first.extent != second.extent or first.kind is not second.kind or first.tmps or second.tmps or len(first.body) != len(second.body):
-            return False
-        inner = tuple(map_stmt_exprs(s, lambda e: substitute(e, {second.var: Var(first.var)})) for s in second.body) if first.var != second.var else second.body
-        return all(_same_nest(x, y, a, b) for x, y in zip(first.body, inner, strict=True))
-    if isinstance(first, If) and isinstance(second, If):
-        return (
-            first.cond == second.cond
-            and len(first.body) == len(second.body)
-            and all(_same_nest(x, y, a, b) for x, y in zip(first.body, second.body, strict=True))
-        )
+def _same_nest(first: Stmt, second: Stmt, a: str, b: str, names_a: Mapping[str, Expr], names_b: Mapping[str, Expr]) -> bool:
+    """Equal up to the names of loops and of the two targets; each writes nothing but its target.
+
+    ``names_a`` and ``names_b`` give the loops around the two, by depth, one common name each.
+    """
+
+    def same(x: Expr, y: Expr) -> bool:
+        return substitute(x, names_a) == substitute(y, names_b)
+
     if isinstance(first, Store) and isinstance(second, Store):
-        alike = (first.indices, first.value, first.reduce, first.carry) == (second.indices, second.value, second.reduce, second.carry)
-        return alike and first.buffer == a and second.buffer == b
-    return False
+        alike = (first.reduce, first.carry, len(first.indices)) == (second.reduce, second.carry, len(second.indices))
+        return alike and (first.buffer, second.buffer) == (a, b) and all(map(same, (*first.indices, first.value), (*second.indices, second.value)))
+    if isinstance(first, Store) or isinstance(second, Store) or len(first.body) != len(second.body):
+        return False
+    if isinstance(first, Loop) and isinstance(second, Loop):
+        if not same(first.extent, second.extent) or first.kind is not second.kind or first.tmps or second.tmps:
+            return False
+        common = Var(f"#{len(names_a)}")
+        names_a, names_b = {**names_a, first.var: common}, {**names_b, second.var: common}
+    elif not (isinstance(first, If) and isinstance(second, If) and same(first.cond, second.cond)):
+        return False
+    return all(_same_nest(x, y, a, b, names_a, names_b) for x, y in zip(first.body, second.body, strict=True))
 
 
 STRATEGY = CommonSubexpressionElimination()

@@ -8,11 +8,11 @@ from dataclasses import replace
 from steptp.ir import If, Loop, Path, Program, Store
 from steptp.ir.nodes import Body, Stmt
 from steptp.ir.sizes import shape_of
-from steptp.ir.walk import all_tmps, buffer_table, drop_unused_tmps, loads, stmt_exprs, stores
+from steptp.ir.walk import all_tmps, buffer_table, drop_unused_tmps, loads, stmt_exprs, stores, visit
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.fact_kinds import fact
-from steptp.rewrite.tools import drop_unused_sizes
+from steptp.rewrite.tools import drop_unused_sizes, instance_map
 
 __all__ = ["DeadCodeElimination", "STRATEGY", "readers"]
 
@@ -61,15 +61,13 @@ class DeadCodeElimination(Strategy):
                 fact("stores_removed", "child", buffer=store.buffer, count=count),
                 fact("buffer_removed", "child", name=store.buffer, dtype=str(declared.dtype), elements=elements),
             ),
-            None,
+            instance_map(ctx.program, child, lambda p: _came_from(moves, p), lambda _: {}),
             Forwarding(tuple(moves)),
         )
 
 
 def readers(program: Program) -> dict[str, Path]:
     """Buffer → path of a statement that reads it (an accumulation reading its own target does not count)."""
-    from steptp.ir.walk import visit
-
     found: dict[str, Path] = {}
     for met in visit(program):
         for expr in stmt_exprs(met.stmt):
@@ -98,6 +96,12 @@ def _without(body: Body, name: str, old: Path, new: Path, moves: list[tuple[Path
             out.append(replace(stmt, body=inner) if isinstance(stmt, Loop) else If(stmt.cond, inner))
         moves.append((source, target))
     return tuple(out)
+
+
+def _came_from(moves: list[tuple[Path, Path | None]], path: Path) -> Path:
+    """Where a statement of the child stood in the parent: the longest target that is a prefix decides."""
+    source, target = max(((a, b) for a, b in moves if b is not None and path[: len(b)] == b), key=lambda m: len(m[1]))
+    return source + path[len(target) :]
 
 
 STRATEGY = DeadCodeElimination()

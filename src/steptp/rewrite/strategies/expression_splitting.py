@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from steptp.ir import Buffer, Expr, If, Load, Loop, LoopKind, Op, Path, Scope, Store, Var, print_expr
+from steptp.ir import Buffer, Expr, Load, Loop, LoopKind, Op, Path, Scope, Store, Var, print_expr
 from steptp.ir.nodes import Cast, Stmt
 from steptp.ir.sizes import shape_of
-from steptp.ir.walk import body_at, enclosing, free_vars, loads, replace_at, replace_body
+from steptp.ir.walk import body_at, free_vars, loads, replace_at, replace_body, subexprs
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, path_text
-from steptp.rewrite.exprs import Place, expr_at, exprs_of, parse_place, place_text, replace_expr_at
+from steptp.rewrite.exprs import Place, expr_at, exprs_of, parse_place, place_param, place_text, replace_expr_at
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.strategies.compute_inline import MAX_NODES, may_be_overwritten
+from steptp.rewrite.tools import instance_map
 
-__all__ = ["ExpressionSplitting", "STRATEGY", "conditional", "free_index"]
+__all__ = ["ExpressionSplitting", "STRATEGY", "before_insertion", "conditional", "free_index"]
 
 MAX_ELEMENTS = 1 << 24
 
@@ -31,12 +34,12 @@ class ExpressionSplitting(Strategy):
             for place, expr in exprs_of(store):
                 if place[0] != len(store.indices) or not isinstance(expr, (Op, Cast)) or not any(loads(expr)):
                     continue
-                if len(place) == 1 and store.reduce is None:
+                if (len(place) == 1 and store.reduce is None) or conditional(store, place) or any(free_index(store, place)):
                     continue
                 for into in ("scalar", "tensor"):
-                    site = Site.of(self.name, path, at=place_text(place), into=into)
-                    if isinstance(self.apply(ctx, site), Applied):
-                        yield site
+                    refused = _scalar_problem(ctx, path) if into == "scalar" else _tensor_problem(ctx, path, expr)
+                    if refused is None:
+                        yield Site.of(self.name, path, at=place_param(place), into=into)
 
     def apply(self, ctx: Context, site: Site) -> Outcome:
         params = dict(site.params)
@@ -72,14 +75,20 @@ def conditional(store: Store, place: Place) -> bool:
     return False
 
 
-def _scalar(ctx: Context, site: Site, store: Store, place: Place, expr: Expr) -> Outcome:
-    path = site.path
+def _scalar_problem(ctx: Context, path: Path) -> NotApplicable | None:
     around = ctx.enclosing_loops(path)
     if not around:
         return NotApplicable("outermost", "no loop around the store could hold the scalar")
-    home, holder = around[-1]
-    if holder.kind is LoopKind.VECTOR:
-        return NotApplicable("vector", f"{holder.var} is a vector loop, whose lanes cannot share a scalar")
+    if around[-1][1].kind is LoopKind.VECTOR:
+        return NotApplicable("vector", f"{around[-1][1].var} is a vector loop, whose lanes cannot share a scalar")
+    return None
+
+
+def _scalar(ctx: Context, site: Site, store: Store, place: Place, expr: Expr) -> Outcome:
+    path = site.path
+    if (problem := _scalar_problem(ctx, path)) is not None:
+        return problem
+    home, holder = ctx.enclosing_loops(path)[-1]
     (name,) = ctx.fresh_global("t")
     owner, n = path[:-1], path[-1]
     body = body_at(ctx.program, owner)
@@ -94,44 +103,59 @@ def _scalar(ctx: Context, site: Site, store: Store, place: Place, expr: Expr) ->
             fact("named", "child", name=name, text=print_expr(expr)),
             fact("buffer_added", "child", name=name, dtype=str(expr.dtype), elements=1),
         ),
-        None,
+        instance_map(ctx.program, child, lambda p: before_insertion(p, path), lambda _: {}),
         Forwarding(((path, (*owner, n + 1)), *(((*owner, k), (*owner, k + 1)) for k in range(n + 1, len(body))))),
+        () if may_be_overwritten(ctx, path, first) else _undo((*owner, n + 1), path, name, store, expr),
     )
 
 
-def _tensor(ctx: Context, site: Site, store: Store, place: Place, expr: Expr) -> Outcome:
-    path = site.path
-    around = enclosing(ctx.program, path)
-    if any(isinstance(p, If) for p in around):
+def before_insertion(path: Path, new: Path) -> Path | None:
+    """Where a statement of the child stood before one was inserted at ``new``; ``None`` for that one."""
+    if path[: len(new)] == new:
+        return None
+    n = len(new) - 1
+    return (*path[:n], path[n] - 1, *path[n + 1 :]) if path[:n] == new[:n] and path[n] > new[n] else path
+
+
+def _undo(consumer: Path, producer: Path, name: str, store: Store, expr: Expr) -> tuple[Site, ...]:
+    if sum(1 for _ in subexprs(store.value)) + 1 + sum(1 for e in loads(expr) for _ in e.indices) + len(store.indices) > MAX_NODES:
+        return ()
+    return Site.of("compute_inline", consumer, buffer=name), Site.of("dead_code_elimination", producer, buffer=name)
+
+
+def _tensor_problem(ctx: Context, path: Path, expr: Expr) -> NotApplicable | None:
+    loops = [loop for _, loop in ctx.enclosing_loops(path)]
+    if ctx.guards_around(path):
         return NotApplicable("guarded", "the store is guarded, so the expression is not evaluated everywhere")
-    loops = [p for p in around if isinstance(p, Loop)]
     if not loops:
         return NotApplicable("outermost", "the store stands in no loop")
-    top = path[:1]
-    used = [loop for loop in loops if loop.var in free_vars(expr)]
-    names = {loop.var for loop in loops}
-    if free_vars(expr) - names:
-        return NotApplicable("scope", "the expression depends on something declared inside")
-    for loop in used:
+    names = free_vars(expr)
+    for loop in loops:
         if free_vars(loop.extent):
             return NotApplicable("extent-varies", f"{loop.var} runs {print_expr(loop.extent)} times, which varies")
-    if not used:
+        if loop.var not in names and (ctx.value(loop.extent) or 0) < 1:
+            return NotApplicable("never", f"{loop.var} runs {print_expr(loop.extent)} times, which is none at the present sizes, so the expression is never evaluated")
+    if not names:
         return NotApplicable("constant", "the expression does not depend on a loop")
-    written = {s.buffer for _, s in ctx.stores_under(top)}
-    private = {b.name for _, loop in ctx.loops_under(top) for b in loop.tmps}
-    for load in loads(expr):
-        if load.buffer in private:
-            return NotApplicable("private", f"{load.buffer} exists only inside the nest")
-        if load.buffer in written:
-            return NotApplicable("written", f"{load.buffer} is written in the same nest")
+    read, top = {e.buffer for e in loads(expr)}, path[:1]
+    if private := sorted(read & {b.name for _, loop in ctx.loops_under(top) for b in loop.tmps}):
+        return NotApplicable("private", f"{private[0]} exists only inside the nest")
+    if written := sorted(read & {s.buffer for _, s in ctx.stores_under(top)}):
+        return NotApplicable("written", f"{written[0]} is written in the same nest")
+    elements = math.prod(shape_of(tuple(loop.extent for loop in loops if loop.var in names), ctx.program))
+    return NotApplicable("too-big", f"the temporary would have {elements} elements, more than {MAX_ELEMENTS}") if elements > MAX_ELEMENTS else None
+
+
+def _tensor(ctx: Context, site: Site, store: Store, place: Place, expr: Expr) -> Outcome:
+    path, top = site.path, site.path[:1]
+    if (problem := _tensor_problem(ctx, path, expr)) is not None:
+        return problem
+    names = free_vars(expr)
+    used = [loop for _, loop in ctx.enclosing_loops(path) if loop.var in names]
     shape = tuple(loop.extent for loop in used)
     (name,) = ctx.fresh_global("t")
-    elements = 1
-    for extent in shape_of(shape, ctx.program):
-        elements *= extent
-    if elements > MAX_ELEMENTS:
-        return NotApplicable("too-big", f"the temporary would have {elements} elements")
-    nest: Stmt = Store(name, tuple(Var(loop.var) for loop in used), expr)
+    nest_store = Store(name, tuple(Var(loop.var) for loop in used), expr)
+    nest: Stmt = nest_store
     for loop in reversed(used):
         nest = Loop(loop.var, loop.extent, (nest,))
     second = replace_expr_at(store, place, Load(name, tuple(Var(loop.var) for loop in used), expr.dtype))
@@ -143,17 +167,13 @@ def _tensor(ctx: Context, site: Site, store: Store, place: Place, expr: Expr) ->
         Exactness.BITWISE,
         (
             fact("named", "child", name=name, text=print_expr(expr)),
-            fact("buffer_added", "child", name=name, dtype=str(expr.dtype), elements=elements),
+            fact("buffer_added", "child", name=name, dtype=str(expr.dtype), elements=math.prod(shape_of(shape, ctx.program))),
             fact("not_written_in", "parent", buffers=tuple(sorted({e.buffer for e in loads(expr)})), at=path_text(top)),
         ),
-        None,
+        instance_map(ctx.program, child, lambda p: before_insertion(p, top), lambda _: {}),
         Forwarding(tuple(((k,), (k + 1,)) for k in range(top[0], len(body)))),
-        (Site.of("compute_inline", (path[0] + 1, *path[1:]), buffer=name), Site.of("dead_code_elimination", _store_path(top, len(used)), buffer=name)),
+        () if may_be_overwritten(ctx, path, nest_store) else _undo((path[0] + 1, *path[1:]), (*top, *(0,) * len(used)), name, store, expr),
     )
-
-
-def _store_path(top: Path, depth: int) -> Path:
-    return (*top, *(0,) * depth)
 
 
 STRATEGY = ExpressionSplitting()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations
@@ -9,11 +10,12 @@ from itertools import permutations
 from steptp.ir import Buffer, If, Load, Loop, Path, Program, Store, Var
 from steptp.ir.nodes import Body, Expr, Stmt
 from steptp.ir.sizes import shape_of
-from steptp.ir.walk import all_tmps, buffer_table, declaring_path, map_expr
+from steptp.ir.walk import all_tmps, buffer_table, declaring_path, loads, map_expr, stmt_exprs
 from steptp.rewrite.base import Applied, BufferMap, Exactness, Family, Forwarding, InstanceMap, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context
 from steptp.rewrite.fact_kinds import fact
-from steptp.rewrite.tools import buffers_touched, identity_map
+from steptp.rewrite.strategies.expression_splitting import before_insertion
+from steptp.rewrite.tools import buffers_touched, identity_map, instance_map
 
 __all__ = ["LayoutTransformation", "STRATEGY", "rewrite_accesses"]
 
@@ -31,14 +33,18 @@ class LayoutTransformation(Strategy):
 
     def sites(self, ctx: Context) -> Iterator[Site]:
         read = frozenset().union(*(buffers_touched(s)[0] for s in ctx.program.body))
+        inputs = {b.name for b in ctx.program.inputs}
         for home, buffer in [*all_tmps(ctx.program), *(((), b) for b in ctx.program.inputs)]:
             if len(buffer.shape) < 2 or buffer.name not in read or len(buffer.shape) > 4:
                 continue
-            copied = buffer in ctx.program.inputs
-            if copied and ctx.program.body and _is_copy_of(ctx.program.body[0], buffer.name):
+            copied = buffer.name in inputs
+            if copied and _only_copied(ctx, buffer.name):
                 continue  # the input is read through a copy already, which can itself be permuted
+            accesses = () if copied else _accesses(ctx, buffer.name)
             for perm in _permutations(len(buffer.shape)):
                 text = ".".join(map(str, perm))
+                if not copied and _symmetric(buffer, accesses, perm):
+                    continue
                 yield Site.of(self.name, home, buffer=buffer.name, perm=text, via="copy") if copied else Site.of(self.name, home, buffer=buffer.name, perm=text)
 
     def apply(self, ctx: Context, site: Site) -> Outcome:
@@ -50,7 +56,7 @@ class LayoutTransformation(Strategy):
         if sorted(perm) != list(range(len(buffer.shape))):
             return NotApplicable("perm", f"{buffer.name} has {len(buffer.shape)} dimensions, so {params['perm']} is no permutation of them")
         if list(perm) == sorted(perm):
-            return NotApplicable("no-op", "the permutation changes nothing")
+            return NotApplicable("no-op", f"{params['perm']} leaves every dimension of {buffer.name} where it is")
         if site.path != declaring_path(ctx.program, buffer.name):
             return NotApplicable("bad-site", f"{buffer.name} is not declared there")
         if buffer in ctx.program.outputs:
@@ -73,10 +79,21 @@ def _read_perm(text: object) -> tuple[int, ...] | None:
     return tuple(map(int, parts)) if all(p.isdigit() for p in parts) else None
 
 
-def _is_copy_of(stmt: Stmt, name: str) -> bool:
-    while isinstance(stmt, Loop) and len(stmt.body) == 1:
-        stmt = stmt.body[0]
-    return isinstance(stmt, Store) and isinstance(stmt.value, Load) and stmt.value.buffer == name
+def _only_copied(ctx: Context, name: str) -> bool:
+    """Whether every read of a buffer just copies elements elsewhere."""
+    reading = [v.stmt for v in ctx.visits if any(e.buffer == name for x in stmt_exprs(v.stmt) for e in loads(x))]
+    return all(isinstance(s, Store) and s.reduce is None and isinstance(s.value, Load) and s.value.buffer == name for s in reading)
+
+
+def _accesses(ctx: Context, name: str) -> tuple[tuple[Expr, ...], ...]:
+    """The indices of every read and write of a buffer."""
+    reads = [e.indices for v in ctx.visits for x in stmt_exprs(v.stmt) for e in loads(x) if e.buffer == name]
+    return (*reads, *(s.indices for _, s in ctx.stores if s.buffer == name))
+
+
+def _symmetric(buffer: Buffer, accesses: tuple[tuple[Expr, ...], ...], perm: Sequence[int]) -> bool:
+    """Whether permuting changes neither the shape nor any access."""
+    return all(tuple(i[d] for d in perm) == i for i in (buffer.shape, *accesses))
 
 
 def rewrite_accesses(body: Body, old: str, new: str, perm: Sequence[int]) -> Body:
@@ -95,13 +112,6 @@ def rewrite_accesses(body: Body, old: str, new: str, perm: Sequence[int]) -> Bod
         return If(in_expr(stmt.cond), inner) if isinstance(stmt, If) else replace(stmt, extent=in_expr(stmt.extent), body=inner)
 
     return tuple(one(s) for s in body)
-
-
-def _count(ctx: Context, name: str) -> int:
-    from steptp.ir.walk import loads, stmt_exprs
-
-    reads = sum(e.buffer == name for v in ctx.visits for x in stmt_exprs(v.stmt) for e in loads(x))
-    return reads + sum(s.buffer == name for _, s in ctx.stores)
 
 
 def _redeclare(program: Program, home: Path, buffer: Buffer) -> Program:
@@ -127,7 +137,7 @@ def _permute(ctx: Context, site: Site, buffer: Buffer, perm: tuple[int, ...]) ->
         Exactness.BITWISE,
         (
             fact("dimensions", "child", buffer=buffer.name, old=_dims(ctx, buffer), new=_dims(ctx, changed)),
-            fact("accesses_rewritten", "child", buffer=buffer.name, count=_count(ctx, buffer.name)),
+            fact("accesses_rewritten", "child", buffer=buffer.name, count=len(_accesses(ctx, buffer.name))),
         ),
         InstanceMap(same.entries, (BufferMap(buffer.name, buffer.name, tuple(Var(f"d{d}") for d in perm)),)),
         Forwarding(),
@@ -141,6 +151,11 @@ def _dims(ctx: Context, buffer: Buffer) -> str:
 
 def _copy(ctx: Context, buffer: Buffer, perm: tuple[int, ...]) -> Outcome:
     program = ctx.program
+    count = len(_accesses(ctx, buffer.name))
+    if not count:
+        return NotApplicable("not-read", f"nothing reads {buffer.name}")
+    if _only_copied(ctx, buffer.name):
+        return NotApplicable("copied", f"{buffer.name} is only copied already; permute the copy instead")
     (name,) = ctx.fresh_global(f"{buffer.name}t")
     rank = len(perm)
     names = ctx.fresh_vars((), *(f"p{d}" for d in range(rank)))
@@ -149,23 +164,17 @@ def _copy(ctx: Context, buffer: Buffer, perm: tuple[int, ...]) -> Outcome:
     nest: Stmt = Store(name, tuple(map(Var, names)), source)
     for var, extent in reversed(list(zip(names, permuted.shape, strict=True))):
         nest = Loop(var, extent, (nest,))
-    count = _count(ctx, buffer.name)
-    if not count:
-        return NotApplicable("not-read", f"nothing reads {buffer.name}")
     body = rewrite_accesses(program.body, buffer.name, name, perm)
     child = program.with_(body=(nest, *body), tmps=(*program.tmps, permuted))
-    elements = 1
-    for count_here in shape_of(permuted.shape, child):
-        elements *= count_here
     return Applied(
         child,
         Exactness.BITWISE,
         (
-            fact("buffer_added", "child", name=name, dtype=str(buffer.dtype), elements=elements),
+            fact("buffer_added", "child", name=name, dtype=str(buffer.dtype), elements=math.prod(shape_of(permuted.shape, child))),
             fact("dimensions", "child", buffer=name, old=_dims(ctx, buffer), new=_dims(ctx, permuted)),
             fact("accesses_rewritten", "child", buffer=buffer.name, count=count),
         ),
-        None,
+        instance_map(program, child, lambda p: before_insertion(p, (0,)), lambda _: {}),
         Forwarding(tuple(((n,), (n + 1,)) for n in range(len(program.body)))),
     )
 

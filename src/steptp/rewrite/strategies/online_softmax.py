@@ -1,6 +1,7 @@
 """Fuse a row maximum with the sum of exponentials that subtracts it: one pass with a running maximum.
 
-The running form of Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), section 3.
+The running form of Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), section 3. While the maximum is
+still -inf the sum holds nothing but terms that the final maximum makes 0 (or NaN, in a row without a finite element), so it is dropped, not scaled.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ class OnlineSoftmax(Strategy):
         m, s, dtype = first.store, second.store, first.store.value.dtype
         (name,) = ctx.fresh_global("p")
         running, total, peak = Load(m.buffer, m.indices, dtype), Load(s.buffer, s.indices, dtype), Load(name, (), dtype)
-        rescale = select(running.eq(peak), const(1, dtype), call("exp", running - peak))
+        kept = select(running.eq(const(float("-inf"), dtype)), const(0, dtype), total * call("exp", running - peak))
         inner: tuple[Stmt, ...] = (
             Store(name, (), call("max", running, x)),
-            Store(s.buffer, s.indices, total * rescale + call("exp", x - peak)),
+            Store(s.buffer, s.indices, kept + call("exp", x - peak)),
             Store(m.buffer, m.indices, peak),
         )
         reduction = replace(first.loops[-1], body=inner, tmps=(Buffer(name, dtype, (), Scope.LOCAL),))
@@ -104,8 +105,11 @@ def _match(ctx: Context, path: Path) -> tuple[_Nest, _Nest, Expr] | NotApplicabl
     outer = {loop.var for loop in first.loops[:-1]}
     for store in (m, moved):
         over = frozenset().union(*(free_vars(i) for i in store.indices)) if store.indices else frozenset[str]()
-        if row in over or over != outer:
-            return NotApplicable("indices", f"{store.buffer} is not indexed by exactly the loops around {row}")
+        if row in over or not outer <= over:
+            return NotApplicable("indices", f"{store.buffer} is not indexed by all loops of the nest around {row}, and by those only")
+    for nest_path, depth, store in ((path, len(first.loops), m), ((*path[:-1], path[-1] + 1), len(second.loops), moved)):
+        if ctx.reset_loop((*nest_path, *(0,) * depth)) != (*nest_path, *(0,) * (depth - 1)):
+            return NotApplicable("reset", f"{store.buffer} does not start anew for every row: its reset stands outside of the loop over the row")
     if m.indices != moved.indices or any(e.buffer in (m.buffer, moved.buffer) for e in loads(x)):
         return NotApplicable("indices", f"{m.buffer} and {moved.buffer} are indexed differently, or read by the summand")
     return first, replace(second, store=moved), x

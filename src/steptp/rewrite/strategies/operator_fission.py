@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from steptp.analysis.mapping import check_order
-from steptp.ir import Buffer, If, Load, Loop, Path, Store, Var
+from steptp.ir import Buffer, If, Load, Loop, Path, Scope, Store, Var
 from steptp.ir.nodes import Body, Expr, Stmt
+from steptp.ir.sizes import shape_of
 from steptp.ir.walk import body_at, free_vars, map_expr, replace_body
-from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
+from steptp.rewrite.base import Applied, BufferMap, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.tools import accumulation_facts, buffers_touched, instance_map
 
 __all__ = ["OperatorFission", "STRATEGY"]
+
+MAX_ELEMENTS = 1 << 24
 
 
 class OperatorFission(Strategy):
@@ -55,7 +59,7 @@ class OperatorFission(Strategy):
             return expanded
         body, moved = expanded
         top = path[: len(path) - depth + 1]
-        gone = {b.name for b in moved}
+        gone = {b.name for b, _ in moved}
         front, back = _wrap(chain, body[:at], gone, body[at:]), _wrap(chain, body[at:], gone, body[:at])
         owner, n = top[:-1], top[-1]
         around = body_at(ctx.program, owner)
@@ -63,7 +67,7 @@ class OperatorFission(Strategy):
         if moved:
             home = _home(ctx, owner)
             holder = ctx.loop(home)
-            child = replace_body(child, home, body_at(child, home), (*(holder.tmps if holder else child.tmps), *moved))
+            child = replace_body(child, home, body_at(child, home), (*(holder.tmps if holder else child.tmps), *(b for b, _ in moved)))
         after = (*owner, n + 1)
         inner = (*after, *path[len(top) :])
 
@@ -74,17 +78,13 @@ class OperatorFission(Strategy):
                 return (*owner, p[len(owner)] - 1, *p[len(owner) + 1 :])
             return p
 
-        instances = None
-        if not moved:
-            instances = instance_map(ctx.program, child, source, lambda _: {})
-            order = check_order(ctx.program, child, ((e.child, e.parent, dict(e.iters)) for e in instances.entries))
-            if isinstance(order, str):
-                return NotApplicable("undecided", f"whether the nest may be cut cannot be decided: {order}")
-            broken = order.broken or order.reassociated
-            if broken:
-                return NotApplicable("dependent", f"cutting would reverse a dependence: {broken[0].explain()}")
-        elif (problem := _private_problem(ctx, path, at, chain, gone)) is not None:
-            return problem
+        places = tuple(BufferMap(b.name, b.name, (*(Var(o.var) for o in outer), *(Var(f"d{k}") for k in range(len(b.shape) - len(outer))))) for b, outer in moved)
+        instances = replace(instance_map(ctx.program, child, source, lambda _: {}), buffers=places)
+        order = check_order(ctx.program, child, ((e.child, e.parent, dict(e.iters)) for e in instances.entries))
+        if isinstance(order, str):
+            return NotApplicable("undecided", f"whether the nest may be cut cannot be decided: {order}")
+        if broken := order.broken or order.reassociated:
+            return NotApplicable("dependent", f"cutting would reverse a dependence: {broken[0].explain()}")
         stmts = [s for _, s in ctx.stores_under(top)]
         return Applied(
             child,
@@ -92,7 +92,7 @@ class OperatorFission(Strategy):
             (
                 fact("cut", "parent", loop=loop.var, at=path_text(path), front=at, back=len(loop.body) - at),
                 fact("no_order_reversed", "dependence", buffers=tuple(sorted({s.buffer for s in stmts} - gone))),
-                *(fact("expanded", "child", name=b.name, loop=c.var) for b, c in ((b, _declarer(chain, b.name)) for b in moved)),
+                *(fact("expanded", "child", name=b.name, loop=outer[-1].var) for b, outer in moved),
                 *accumulation_facts(s for s in stmts if s.buffer not in gone),
             ),
             instances,
@@ -133,10 +133,6 @@ def _used(body: Body) -> frozenset[str]:
     return frozenset().union(*(r | w for r, w in map(buffers_touched, body)))
 
 
-def _declarer(chain: list[Loop], name: str) -> Loop:
-    return next(loop for loop in chain if any(b.name == name for b in loop.tmps))
-
-
 def _home(ctx: Context, owner: Path) -> Path:
     """The innermost loop (or the program) that can declare a temporary visible in the body at ``owner``."""
     while owner and ctx.loop(owner) is None:
@@ -144,11 +140,11 @@ def _home(ctx: Context, owner: Path) -> Path:
     return owner
 
 
-def _expand(ctx: Context, path: Path, at: int, chain: list[Loop]) -> tuple[Body, tuple[Buffer, ...]] | NotApplicable:
-    """Give temporaries that both parts use one more dimension per cut loop around their declaration."""
+def _expand(ctx: Context, path: Path, at: int, chain: list[Loop]) -> tuple[Body, tuple[tuple[Buffer, list[Loop]], ...]] | NotApplicable:
+    """Give temporaries that both parts use one more dimension per cut loop around their declaration: new body, (buffer, those loops)."""
     body = body_at(ctx.program, path)
     shared = _used(body[:at]) & _used(body[at:])
-    moved: list[Buffer] = []
+    moved: list[tuple[Buffer, list[Loop]]] = []
     for depth, loop in enumerate(chain):
         for buffer in loop.tmps:
             if buffer.name not in shared:
@@ -157,7 +153,11 @@ def _expand(ctx: Context, path: Path, at: int, chain: list[Loop]) -> tuple[Body,
             for o in outer:
                 if free_vars(o.extent):
                     return NotApplicable("extent-varies", f"{buffer.name} would need one copy per iteration of {o.var}, whose extent varies")
-            moved.append(replace(buffer, shape=(*(o.extent for o in outer), *buffer.shape)))
+            larger = replace(buffer, shape=(*(o.extent for o in outer), *buffer.shape), scope=Scope.GLOBAL)
+            elements = math.prod(shape_of(larger.shape, ctx.program))
+            if elements > MAX_ELEMENTS:
+                return NotApplicable("too-big", f"{buffer.name}, one copy per iteration, would have {elements} elements, more than {MAX_ELEMENTS}")
+            moved.append((larger, outer))
             body = _index(body, buffer.name, tuple(Var(o.var) for o in outer))
     return body, tuple(moved)
 
@@ -174,20 +174,6 @@ def _index(body: Body, name: str, outer: tuple[Expr, ...]) -> Body:
         return If(in_expr(stmt.cond), inner) if isinstance(stmt, If) else replace(stmt, body=inner)
 
     return tuple(one(s) for s in body)
-
-
-def _private_problem(ctx: Context, path: Path, at: int, chain: list[Loop], gone: set[str]) -> NotApplicable | None:
-    """With expanded temporaries: nothing else may flow between the parts but what one iteration hands to itself.
-
-    The parts may share other buffers only if neither writes them.
-    """
-    body = body_at(ctx.program, path)
-    writes = [frozenset().union(*(buffers_touched(s)[1] for s in part)) for part in (body[:at], body[at:])]
-    uses = [_used(part) for part in (body[:at], body[at:])]
-    shared = ((writes[0] & uses[1]) | (writes[1] & uses[0])) - gone
-    if shared:
-        return NotApplicable("dependent", f"besides the temporaries of {chain[-1].var}, both parts use {min(shared)} and one writes it")
-    return None
 
 
 STRATEGY = OperatorFission()

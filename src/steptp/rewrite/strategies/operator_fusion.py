@@ -44,7 +44,8 @@ class OperatorFusion(Strategy):
             return problem
         first, second = _chains(ctx, path, depth)
         names = {b.var: Var(a.var) for a, b in zip(first, second, strict=True) if a.var != b.var}
-        body = _rename_inner(second[-1].body, {a.var for a in first} | ctx.global_names)
+        around_vars = {*names, *ctx.owner_names(path), *(a.var for a in first), *ctx.global_names}
+        body = _rename_inner(second[-1].body, {a.var for a in first}, around_vars)
         moved = substitute_body(body, names, {**ctx.extents_around(path), **{a.var: a.extent for a in first}})
         joined: Stmt = replace(first[-1], body=(*first[-1].body, *moved), tmps=(*first[-1].tmps, *second[-1].tmps))
         for outer in reversed(first[:-1]):
@@ -61,6 +62,9 @@ class OperatorFusion(Strategy):
             return NotApplicable("dependent", f"fusing would reverse a dependence: {order.broken[0].explain()}")
         if order.reassociated:
             return NotApplicable("reassociates", f"fusing would change an order of accumulation: {order.reassociated[0].explain()}")
+        for k, loop in enumerate(first):
+            if loop.kind is LoopKind.PARALLEL and (race := Context.of(child).legality.carried((*path, *(0,) * k))) is not None:
+                return NotApplicable("race", f"the fused {loop.kind} loop {loop.var} would carry a dependence: {race.text}")
         return Applied(
             child,
             Exactness.BITWISE,
@@ -112,9 +116,9 @@ def _header_problem(ctx: Context, path: Path, depth: int) -> NotApplicable | Non
     return None
 
 
-def _rename_inner(body: Body, taken: set[str] | frozenset[str]) -> Body:
-    """Give loops in the second nest new variables where the shared headers already use theirs."""
-    used = set(taken) | {v.stmt.var for v in visit(body) if isinstance(v.stmt, Loop)}
+def _rename_inner(body: Body, taken: set[str], avoid: set[str]) -> Body:
+    """Give loops in the second nest new variables where the shared headers already use theirs; ``avoid``: names not to take."""
+    used = avoid | {v.stmt.var for v in visit(body) if isinstance(v.stmt, Loop)}
 
     def one(stmt: Stmt) -> Stmt:
         if isinstance(stmt, Store):
