@@ -12,7 +12,7 @@ from collections.abc import Collection
 from steptp.analysis.dependence import dependences
 from steptp.analysis.model import Model, Statement
 from steptp.ir.nodes import Expr, Load, Program, Store, Var
-from steptp.ir.walk import loads, map_expr, map_program_exprs, stores, subexprs, substitute
+from steptp.ir.walk import loads, map_expr, map_program_exprs, stmt_exprs, stores, subexprs, substitute, visit
 
 __all__ = ["expand", "pure_definition"]
 
@@ -51,7 +51,7 @@ def expand(program: Program, names: Collection[str] | None = None) -> Program:
         if names is not None and name not in names:
             continue
         st = pure_definition(program, name)
-        if st is None or not any(e.buffer == name for met in stores(program) if isinstance(met.stmt, Store) for e in loads(met.stmt.value)):
+        if st is None or not any(e.buffer == name for met in visit(program) for x in stmt_exprs(met.stmt) for e in loads(x)):
             continue
         program = _through(program, name, st) or program
     return program

@@ -38,7 +38,7 @@ class _Eraser:
         self.names: dict[str, str] = {}
         self.alias: dict[str, str] = {}  # temporary → the array that a plain copy puts it in
         for met in stores(program):
-            if isinstance(met.stmt, Store) and (source := _copied(met.stmt)) is not None and source not in roles:
+            if isinstance(met.stmt, Store) and (source := _copied(met.stmt)) is not None and source not in roles and self.resolve(met.stmt.buffer) != source:
                 self.alias.setdefault(source, met.stmt.buffer)
 
     def block(self, body: Body, depth: dict[str, str], indent: str) -> Iterator[str]:
@@ -66,9 +66,13 @@ class _Eraser:
             stmt = stmt.body[0]
         return isinstance(stmt, Store) and (source := _copied(stmt)) is not None and self.alias.get(source) == stmt.buffer
 
-    def array(self, name: str) -> str:
+    def resolve(self, name: str) -> str:
         while name in self.alias:
             name = self.alias[name]
+        return name
+
+    def array(self, name: str) -> str:
+        name = self.resolve(name)
         role = self.roles.get(name, "T")
         if name not in self.names:
             self.names[name] = f"{role}{sum(1 for n in self.names if self.roles.get(n, 'T') == role)}"

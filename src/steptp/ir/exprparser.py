@@ -39,7 +39,9 @@ _TAKES = {
 _GIVES_BOOL = frozenset({OpRule.COMPARE, OpRule.LOGIC, OpRule.TEST})
 _BOOL_CONST = {"true": Const(True, DType.BOOL), "false": Const(False, DType.BOOL)}
 _I64 = DType.I64
-_CHAIN = "comparisons do not chain: write a<b and b<c"
+_CHAINS = frozenset({"<", "<="})
+_COMPARISONS = frozenset(name for name, rule in _RULE.items() if rule is OpRule.COMPARE)
+_CHAIN = "only < and <= chain, as in 0<=i<N; put other comparisons in parentheses"
 _LAYOUT = {"newline": "the end of the line", "eof": "the end of the text", "indent": "an indented line", "dedent": "the end of the block"}
 
 
@@ -117,6 +119,7 @@ class ExprParser:
         self.texts = tokens.texts
         self.pos = 0
         self.depth = 0
+        self.chain: tuple[Expr | None, list[Expr]] = (None, [])  # the chained comparison read last, and its parts
         self.names: dict[str, Expr] = {}
         self.buffers: dict[str, Buffer] = {}
         self.hidden: dict[str, str] = {}  # names that are known but not in view → where they are
@@ -176,15 +179,37 @@ class ExprParser:
             self._too_deep(self.pos)
         kinds, start = self.kinds, self.pos
         left = self._unary(least)
+        compared: _Node | None = None  # the right side of the comparison that left ends with
         while True:
             name = kinds[self.pos]
             rank = _RANK.get(name)
             if rank is None or rank < least:
                 self.depth -= 1
                 return left
+            if compared is not None and name in _COMPARISONS and (name not in _CHAINS or kinds[self.pos - 1] == "=="):
+                self.fail("syntax-chain", "comparisons of comparisons need parentheses", start, self.pos + 1, hint=_CHAIN)
+            at = self.pos
             self.pos += 1
             right = self._expr(rank + 1)
-            left = self._combine(name, (left, right), start)
+            if name in _COMPARISONS:
+                left = self._compare(left, compared, name, right, start, at)
+                compared = right
+            elif name == "and" and right is self.chain[0] and isinstance(left, Expr):  # its parts join the row of conditions
+                for part in self.chain[1]:
+                    left = self._combine(name, (left, part), start)
+            else:
+                left, compared = self._combine(name, (left, right), start), None
+
+    def _compare(self, left: _Node, middle: _Node | None, name: str, right: _Node, start: int, at: int) -> _Node:
+        """One comparison; after another one, ``a<b<c`` is ``a<b and b<c``."""
+        if middle is None:
+            return self._combine(name, (left, right), start)
+        part = self._combine(name, (middle, right), start)
+        chained = self._combine("and", (left, part), start)
+        assert isinstance(left, Expr) and isinstance(part, Expr) and isinstance(chained, Expr)
+        known = self.chain[1] if left is self.chain[0] else [left]
+        self.chain = (chained, [*known, part])
+        return chained
 
     def _unary(self, least: int) -> _Node:
         start = self.pos
@@ -214,6 +239,7 @@ class ExprParser:
         if kind == "(":
             self.pos += 1
             inner = self._expr(1)
+            self.chain = (None, [])
             self.expect(")", "the expression in parentheses")
             return inner
         if kind in _BOOL_CONST:

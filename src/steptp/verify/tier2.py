@@ -86,7 +86,7 @@ def _prove(parent: Program, child: Program, instances: InstanceMap, exactness: E
         if stop.kind is not VerdictKind.NOT_EQUAL or not stop.expressions:
             raise
     evidence["expanded"] = True
-    some = _read_once_only(first, second, instances)
+    some = _read_by_one_side(first, second, instances)
     few = expand(first, some), expand(second, some)
     try:
         return _attempt(few[0], few[1], instances, exactness, evidence)
@@ -97,7 +97,7 @@ def _prove(parent: Program, child: Program, instances: InstanceMap, exactness: E
     return _attempt(whole[0], whole[1], instances, exactness, evidence)
 
 
-def _read_once_only(parent: Program, child: Program, instances: InstanceMap) -> frozenset[str]:
+def _read_by_one_side(parent: Program, child: Program, instances: InstanceMap) -> frozenset[str]:
     """Buffers that one of two linked stores reads and the other does not: expanding these is mostly enough, and much cheaper."""
     out: set[str] = set()
     for entry in instances.entries:

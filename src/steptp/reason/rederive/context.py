@@ -49,9 +49,12 @@ class CheckContext:
     @cached_property
     def tiny(self) -> tuple[tuple[Program, Program], ...]:
         """Both programs at tiny sizes, up to two bindings; loops run at least twice where the sizes allow."""
+        return self._bound(preferred=1200)
+
+    def _bound(self, preferred: int) -> tuple[tuple[Program, Program], ...]:
         from steptp.verify.bindings import apply_binding, tiny_bindings
 
-        found = sorted(tiny_bindings(self.parent, self.child, limit=8000).found, key=lambda b: b.instances)
+        found = sorted(tiny_bindings(self.parent, self.child, preferred=preferred, limit=8000).found, key=lambda b: b.instances)
         return tuple((apply_binding(self.parent, b.values), apply_binding(self.child, b.values)) for b in found[-2:])
 
     def near(self, place: Path) -> bool:
@@ -63,6 +66,11 @@ class CheckContext:
     def runs(self) -> tuple[tuple[Run, Run, Run, Run], ...]:
         """For each tiny binding: parent and child in order, parent and child as multisets."""
         return tuple((run(a), run(b), run(a, ordered=False), run(b, ordered=False)) for a, b in self.tiny)
+
+    @cached_property
+    def roomy_runs(self) -> tuple[tuple[Run, Run, Run, Run], ...]:
+        """As ``runs``, at larger sizes, where more than one pair of tiled loops has several tiles."""
+        return tuple((run(a), run(b), run(a, ordered=False), run(b, ordered=False)) for a, b in self._bound(preferred=8000))
 
     def events(self, program: Program) -> list[Event]:
         out: list[Event] = []

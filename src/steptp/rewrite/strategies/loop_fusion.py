@@ -73,11 +73,13 @@ def _check(ctx: Context, path: Path, outer: Loop) -> _Pair | NotApplicable:
     if rows is None or columns is None:
         which = outer if rows is None else inner
         return NotApplicable(
-            "extent-varies", f"{which.var} runs {print_expr(which.extent)} times, which changes with the loops around it; only rectangular pairs are collapsed"
+            "extent-varies",
+            f"{which.var} runs {print_expr(which.extent, DType.I64)} times, which changes with the loops around it; only rectangular pairs are collapsed",
         )
     if all((low := lower_bound(loop.extent)) is None or low < 0 for loop in (outer, inner)):
         return NotApplicable(
-            "extent-sign", f"at other sizes both {print_expr(outer.extent)} and {print_expr(inner.extent)} may be negative, and their product would then run"
+            "extent-sign",
+            f"at other sizes both {print_expr(outer.extent, DType.I64)} and {print_expr(inner.extent, DType.I64)} may be negative, and their product would then run",
         )
     kind = _kind(ctx, path, outer, inner)
     if isinstance(kind, NotApplicable):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from steptp.ir import Expr, If, Loop, LoopKind, Path, Program, Size, Stmt, Store, Var, ix, op, print_expr, simplify_cond, simplify_index
+from steptp.ir import DType, Expr, If, Loop, LoopKind, Path, Program, Size, Stmt, Store, Var, ix, op, print_expr, simplify_cond, simplify_index
 from steptp.ir.facts import Fact
 from steptp.ir.walk import body_at, free_vars, replace_at, substitute
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, InstanceMap, NotApplicable, Outcome, Site, Strategy
@@ -102,7 +102,7 @@ class LoopSplit(Strategy):
         if extent is None:
             return NotApplicable(
                 "extent-varies",
-                f"{loop.var} runs {print_expr(loop.extent)} times, which changes with the loops around it; split a loop whose extent depends on sizes only",
+                f"{loop.var} runs {print_expr(loop.extent, DType.I64)} times, which changes with the loops around it; split a loop whose extent depends on sizes only",
             )
         factor = read_factor(ctx, params["factor"])
         if isinstance(factor, NotApplicable):
@@ -127,7 +127,7 @@ def _pair(ctx: Context, path: Path, loop: Loop) -> tuple[str, str]:
 
 
 def _common_facts(ctx: Context, site: Site, loop: Loop, extent: int, factor: Factor) -> tuple[Fact, ...]:
-    out = [fact("loop_extent", "parent", loop=loop.var, at=path_text(site.path), extent=extent, text=print_expr(loop.extent))]
+    out = [fact("loop_extent", "parent", loop=loop.var, at=path_text(site.path), extent=extent, text=print_expr(loop.extent, DType.I64))]
     if factor.new:
         out.append(fact("tile_size", "child", name=factor.new, value=factor.value))
     return tuple(out)
@@ -224,7 +224,7 @@ def _peel_problem(ctx: Context, path: Path, loop: Loop) -> NotApplicable | None:
     """Why a second copy of the body cannot stand behind the first."""
     low = lower_bound(loop.extent)
     if low is None or low < 0:
-        return NotApplicable("extent-sign", f"at other sizes {print_expr(loop.extent)} may be negative, and its rest would then run; use tail=guard")
+        return NotApplicable("extent-sign", f"at other sizes {print_expr(loop.extent, DType.I64)} may be negative, and its rest would then run; use tail=guard")
     private = loop.tmps[0].name if loop.tmps else declares_tmps(loop.body)
     if private is not None:
         return NotApplicable("tmp-copied", f"the body declares the temporary {private}, which a peeled tail would declare a second time; use tail=guard")

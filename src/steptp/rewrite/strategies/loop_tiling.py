@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from steptp.ir import Expr, If, Loop, LoopKind, Path, Size, Var, ix, op, print_expr, simplify_cond, simplify_index
+from steptp.ir import DType, Expr, If, Loop, LoopKind, Path, Size, Var, ix, op, print_expr, simplify_cond, simplify_index
 from steptp.ir.facts import Fact
 from steptp.ir.walk import replace_at
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
@@ -91,7 +91,8 @@ def _pair(ctx: Context, path: Path) -> Loop | NotApplicable:
     for loop in (outer, inner):
         if ctx.value(loop.extent) is None:
             return NotApplicable(
-                "extent-varies", f"{loop.var} runs {print_expr(loop.extent)} times, which changes with the loops around it; only rectangular pairs are tiled"
+                "extent-varies",
+                f"{loop.var} runs {print_expr(loop.extent, DType.I64)} times, which changes with the loops around it; only rectangular pairs are tiled",
             )
     if outer.kind not in _KINDS or inner.kind is not LoopKind.SERIAL:
         return NotApplicable(

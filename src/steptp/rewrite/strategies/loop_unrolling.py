@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from steptp.ir import LoopKind, print_expr
+from steptp.ir import DType, LoopKind, print_expr
 from steptp.ir.walk import replace_at
 from steptp.rewrite.base import Applied, Exactness, Family, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, no_loop, path_text
@@ -43,7 +43,7 @@ class LoopUnrolling(Strategy):
             child,
             Exactness.BITWISE,
             (
-                fact("loop_extent", "parent", loop=loop.var, at=at, extent=copies, text=print_expr(loop.extent)),
+                fact("loop_extent", "parent", loop=loop.var, at=at, extent=copies, text=print_expr(loop.extent, DType.I64)),
                 fact("loop_kind", "child", loop=loop.var, at=at, old=str(loop.kind), new="unroll"),
                 fact("body_copies", "parent", loop=loop.var, at=at, copies=_nested_copies(ctx, site)),
                 *accumulation_facts(s for _, s in ctx.stores_under(site.path)),
@@ -64,7 +64,7 @@ def _copies(ctx: Context, site: Site) -> int | NotApplicable:
     if extent is None:
         return NotApplicable(
             "extent-varies",
-            f"{loop.var} runs {print_expr(loop.extent)} times, which changes with the loops around it; only a constant number of iterations is unrolled",
+            f"{loop.var} runs {print_expr(loop.extent, DType.I64)} times, which changes with the loops around it; only a constant number of iterations is unrolled",
         )
     if not 2 <= extent <= MAX_COPIES:
         return NotApplicable("extent", f"{loop.var} runs {extent} times; loops of 2 to {MAX_COPIES} iterations are unrolled (split it first)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from steptp.ir import Expr, If, Load, Loop, LoopKind, Store, print_expr
+from steptp.ir import DType, Expr, If, Load, Loop, LoopKind, Store, print_expr
 from steptp.ir.facts import Fact
 from steptp.ir.index import poly_of
 from steptp.ir.nodes import Op, Size, Var
@@ -48,7 +48,7 @@ class LoopVectorization(Strategy):
             child,
             Exactness.BITWISE,
             (
-                fact("loop_extent", "parent", loop=loop.var, at=at, extent=extent, text=print_expr(loop.extent)),
+                fact("loop_extent", "parent", loop=loop.var, at=at, extent=extent, text=print_expr(loop.extent, DType.I64)),
                 fact("loop_kind", "child", loop=loop.var, at=at, old=str(loop.kind), new="vec"),
                 fact("carries_no_dependence", "dependence", loop=loop.var, at=at),
                 *_stride_facts(ctx, loop, at),
@@ -73,7 +73,7 @@ def _problem(ctx: Context, site: Site) -> NotApplicable | None:
     extent = ctx.value(loop.extent)
     if extent is None:
         return NotApplicable(
-            "extent-varies", f"{loop.var} runs {print_expr(loop.extent)} times, which changes with the loops around it; vector lanes are fixed"
+            "extent-varies", f"{loop.var} runs {print_expr(loop.extent, DType.I64)} times, which changes with the loops around it; vector lanes are fixed"
         )
     if not 2 <= extent <= MAX_LANES:
         return NotApplicable("extent", f"{loop.var} runs {extent} times; vector loops have 2 to {MAX_LANES} iterations (split it first)")
@@ -125,7 +125,7 @@ def _stride_facts(ctx: Context, loop: Loop, at: str) -> Iterator[Fact]:
         accesses = [(met.stmt.buffer, met.stmt.indices)]
         accesses += [(e.buffer, e.indices) for part in stmt_exprs(met.stmt) for e in subexprs(part) if isinstance(e, Load)]
         for buffer, indices in accesses:
-            text = f"{buffer}[{','.join(print_expr(i) for i in indices)}]"
+            text = f"{buffer}[{','.join(print_expr(i, DType.I64) for i in indices)}]"
             elements = stride_of(ctx, buffer, indices, loop.var)
             if text not in seen and elements is not None:
                 seen.add(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from steptp.ir import Buffer, Expr, If, Load, Loop, LoopKind, Path, Stmt, Store, Var, print_expr
+from steptp.ir import Buffer, DType, Expr, If, Load, Loop, LoopKind, Path, Stmt, Store, Var, print_expr
 from steptp.ir.facts import Fact
 from steptp.ir.resets import conjuncts
 from steptp.ir.walk import body_at, buffer_table, free_vars, loads, replace_at, replace_body
@@ -86,7 +86,8 @@ def _nest(ctx: Context, site: Site) -> _Nest | NotApplicable:
     for one in (loop, *inner):
         if ctx.value(one.extent) is None:
             return NotApplicable(
-                "extent-varies", f"{one.var} runs {print_expr(one.extent)} times, which changes with the loops around it; the accumulators need a fixed shape"
+                "extent-varies",
+                f"{one.var} runs {print_expr(one.extent, DType.I64)} times, which changes with the loops around it; the accumulators need a fixed shape",
             )
     extent = ctx.value(loop.extent)
     assert extent is not None
