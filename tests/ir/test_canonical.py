@@ -32,9 +32,9 @@ for q:Rows r:Wide Y[q,r] = exp(P[q,r]-top[q])/total[q]
 
 def test_canonical_text() -> None:
     assert print_program(canonical(parse(RENAMED))) == (
-        "size s0=64 s1=128 s2=32\nin A f32[s0,s1] B[s1,s2]\nout Y f32[s0,s2]\ntmp t0 f32[s0,s2] t1[s0] t2[s0]\n"
-        "for v0:s0 v1:s2 v2:s1 t0[v0,v1] += A[v0,v2]*B[v2,v1]\nfor v3:s0 v4:s2 t1[v3] max= t0[v3,v4]\n"
-        "for v5:s0 v6:s2 t2[v5] += exp(t0[v5,v6]-t1[v5])\nfor v7:s0 v8:s2 Y[v7,v8] = exp(t0[v7,v8]-t1[v7])/t2[v7]\n"
+        "in A f32[s0=64,s1=128] B[s1,s2=32]\nout Y[s0,s2]\ntmp t0[s0,s2] t1 t2[s0]\n"
+        "for v0 v1 v2 t0[v0,v1]+=A[v0,v2]*B[v2,v1]\nfor v3 v4 t1[v3] max=t0[v3,v4]\n"
+        "for v5 v6 t2[v5]+=exp(t0[v5,v6]-t1[v5])\nfor v7 v8 Y[v7,v8]=exp(t0[v7,v8]-t1[v7])/t2[v7]\n"
     )
 
 
@@ -93,7 +93,7 @@ def test_generated_names_keep_clear_of_the_interface() -> None:
 
 def test_unused_sizes_are_dropped_and_derived_ones_follow_their_sources() -> None:
     program = parse("size Q=9 H=8 K=3 P=H-K+1 R=Q*2\nin A f32[P]\nout Y f32[H]\nfor i:P Y[i] = A[i]\nfor i:K-1 Y[P+i] = 0\n")
-    assert print_program(canonical(program)).splitlines()[0] == "size s1=8 s2=3 s0=s1-s2+1"
+    assert print_program(canonical(program)).splitlines()[:2] == ["size s1=8 s2=3", "in A f32[s0=s1-s2+1]"]
 
 
 def test_constraints_are_sorted() -> None:

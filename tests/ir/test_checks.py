@@ -237,7 +237,7 @@ def test_all_problems_are_reported_up_to_a_limit() -> None:
 def test_a_built_program_shows_its_canonical_text() -> None:
     error = problems(built(body=(*built().body, *built(Load("A", (ix(0),), DType.F32)).body, Store("A", (ix(1),), const(2, DType.F32)))))[0]
     assert error.place is not None
-    assert "A[1] = 2" in error.place.render()
+    assert "A[1]=2" in error.place.render()
 
 
 def test_nothing_is_wrong_with_a_good_built_program() -> None:

@@ -5,36 +5,45 @@ from __future__ import annotations
 import pytest
 
 from steptp.errors import LeirError
-from steptp.ir import Cast, Const, DType, Load, LoopKind, Op, Program, Scope, Size, Store, Var, ix, op, parse, parse_expr, place_of, print_program
+from steptp.ir import Cast, Const, DType, Load, LoopKind, Op, Program, Scope, Size, Store, Var, ix, op, parse, parse_expr, place_of, print_expr, print_program
 from steptp.ir.nodes import If, Loop
 from steptp.ir.parser import parse_unchecked
 
-SOFTMAX = """size N=64 K=128 L=32
-in A f32[N,K] B[K,L]
+EXPLICIT = """size N=64 K=128 L=32
+in A f32[N,K] B f32[K,L]
 out Y f32[N,L]
-tmp C f32[N,L] m[N] s[N]
-for i:N j:L k:K C[i,j] += A[i,k]*B[k,j]
+tmp C f32[N,L] m f32[N] s f32[N]
+for i:N for j:L for k:K C[i,j] += A[i,k] * B[k,j]
 for i:N j:L m[i] max= C[i,j]
-for i:N j:L s[i] += exp(C[i,j]-m[i])
+for i:N j:L s[i] += exp(C[i,j] - m[i])
 for i:N j:L Y[i,j] = exp(C[i,j]-m[i])/s[i]
 """
 
+SOFTMAX = """in A f32[N=64,K=128] B[K,L=32]
+out Y[N,L]
+tmp C[N,L] m s[N]
+for i j k C[i,j]+=A[i,k]*B[k,j]
+for i j m[i] max=C[i,j]
+for i j s[i]+=exp(C[i,j]-m[i])
+for i j Y[i,j]=exp(C[i,j]-m[i])/s[i]
+"""
+
 EVERYTHING = """size H=8 T=3 OH=H-T+1 V=10
-where H%2==0, T>=1 and OH>0
 in A f32[H,T] I i64[OH] 0..V J i32[OH] -1..V+1 b bool[]
 out Y f32[OH] z i32[]
 tmp h f32[V]
-for i:OH if i<T: par j:T for q:4
- tmp w f32[] local u f16[4]
- w[] = select(A[i,j]>0 and not b[],-(1),-A[i,j]*2+1e-5)
- u[q] = 1/2-f16(w[])
- Y[i] += f32(u[q])*A[I[i]%H,j]*f32(i64(1)<2)
- if isnan(w[]): carry z[] += 1
-for i:V h[i] = inf
-for i:OH carry h[i64(J[i])] min= -0.0
+where H%2==0, T>=1 and OH>0
+for i if 0<=i<T and b[]: par j for q:4
+ tmp w[] local u f16[4]
+ w[]=select(A[i,j]>0 and not b[],-(1),-A[i,j]*2+1e-5)
+ u[q]=1/2-f16(w[])
+ Y[i]+=f32(u[q])*A[I[i]%H,j]*f32(i64(1)<2)
+ if isnan(w[]): carry z[]+=1
+for i h[i]=inf
+for i carry h[i64(J[i])] min=-0.0
 for i:3
- Y[i] = -inf
- par k:2 unroll g:2 vec e:1 carry Y[k] min= max(f32(i),-1--A[i,k])
+ Y[i]=-inf
+ par k:2 unroll g:2 vec e:1 carry Y[k] min=max(f32(i),-1--A[i,k])
 """
 
 
@@ -78,21 +87,26 @@ def test_declarations_carry_scope_range_and_dtype() -> None:
     assert program.size_env == {"H": 8, "T": 3, "OH": 6, "V": 10}
 
 
-COMPACT = """in A f32[N=64,K=128] B[K,L=32]
-out Y[N,L]
-tmp C[N,L] m[N] s[N]
-for i j k C[i,j] += A[i,k]*B[k,j]
-for i j m[i] max= C[i,j]
-for i j s[i] += exp(C[i,j]-m[i])
-for i j Y[i,j] = exp(C[i,j]-m[i])/s[i]
-"""
+def test_what_can_be_inferred_may_be_left_out_or_stand() -> None:
+    """Extents that are indexed dimensions, dtypes equal to the one before, shapes of neighbours, and sizes declared in shapes."""
+    assert parse(EXPLICIT) == parse(SOFTMAX)
+    assert print_program(parse(EXPLICIT)) == SOFTMAX
 
 
-def test_what_can_be_inferred_may_be_left_out() -> None:
-    """Extents that are indexed dimensions, dtypes equal to the one before, and sizes declared in shapes."""
-    assert parse(COMPACT) == parse(SOFTMAX)
-    assert print_program(parse(SOFTMAX), compact=True) == COMPACT
-    assert print_program(parse(COMPACT), compact=False) == SOFTMAX
+def test_neighbours_share_dtype_shape_scope_and_range() -> None:
+    text = "in a b i64[N=4] 0..N c[N] 0..N+1 d[N] e f32[N]\nout Y Z[N]\nfor i\n tmp p q[] local r[]\n p[]=e[i]\n q[]=p[]\n r[]=q[]\n Y[i]=r[]\n Z[i]=1\n"
+    program = parse(text)
+    assert print_program(program) == text
+    assert [(b.name, b.dtype, b.range is None) for b in program.inputs[:4]] == [(n, DType.I64, n == "d") for n in "abcd"]
+    loop = program.body[0]
+    assert isinstance(loop, Loop)
+    assert [(b.name, b.scope) for b in loop.tmps] == [("p", Scope.LOCAL), ("q", Scope.LOCAL), ("r", Scope.GLOBAL)]
+
+
+def test_a_name_like_a_dtype_is_not_read_as_a_neighbour() -> None:
+    program = parse("in a f32[N=4] f31 f32[N]\nout Y[N]\nfor i Y[i]=a[i]+f31[i]\n".replace(" f31 f32[N]", ""). replace("+f31[i]", ""))
+    other = program.with_(inputs=(*program.inputs, program.inputs[0].__class__("f31", DType.F32, (Size("N"),))))
+    assert parse(print_program(other)) == other
 
 
 INFERRED = [
@@ -114,9 +128,26 @@ def test_extents_are_the_dimensions_that_variables_index_first(line: str, extent
 
 
 def test_sizes_may_be_declared_and_derived_in_shapes() -> None:
-    program = parse("in A f32[H=8] w[R=3]\nout Y[P=H-R+1]\nwhere H>=R\nfor i r Y[i] += A[i+r]*w[r]\n")
-    assert print_program(program, compact=False) == ("size H=8 R=3 P=H-R+1\nwhere H>=R\nin A f32[H] w[R]\nout Y f32[P]\nfor i:P r:R Y[i] += A[i+r]*w[r]\n")
-    assert parse(print_program(program, compact=True)) == program
+    text = "in A f32[H=8] w[R=3]\nout Y[P=H-R+1]\nwhere H>=R\nfor i r Y[i]+=A[i+r]*w[r]\n"
+    program = parse(text)
+    assert print_program(program) == text
+    assert parse("size H=8 R=3 P=H-R+1\nwhere H>=R\nin A f32[H] w[R]\nout Y f32[P]\nfor i:P r:R Y[i] += A[i+r]*w[r]\n") == program
+
+
+def test_sizes_that_no_shape_can_declare_stand_on_the_size_line() -> None:
+    for text in (
+        "size N=4\nin A f32[2*N,N]\nout Y[N]\nfor i Y[i]=A[i,i]\n",  # first met inside a dimension
+        "size T=2\nin A f32[N=4]\nout Y[N]\nfor i:N//T j:T Y[i*T+j]=A[i*T+j]\n",  # no dimension
+        "size N=4 M=3\nin A f32[M] B[N]\nout Y[N]\nfor i Y[i]=A[0]+B[i]\n",  # another order
+    ):
+        assert print_program(parse(text.replace("for i Y[i]=A[i,i]", "for i:N Y[i]=A[i,i]"))) == text.replace("for i Y[i]=A[i,i]", "for i:N Y[i]=A[i,i]")
+
+
+def test_comparisons_chain_upwards() -> None:
+    a, b = (parse_expr(t, context(), ["i"]) for t in ("b[i] and 0<=i<N", "b[i] and 0<=i and i<N"))
+    assert a == b
+    assert print_expr(b) == "b[i] and 0<=i<N"
+    assert parse_expr("b[i] and (0<=i<N)", context(), ["i"]) != a
 
 
 LITERALS = [
@@ -163,14 +194,23 @@ ERRORS = [
     (header("for i:N*1.5 Y[i] = 1"), "type-literal", 4, 9, "1.5 is not a literal of i64", "digits"),
     (header("for i:9223372036854775808 Y[i] = 1"), "type-literal", 4, 7, "does not fit i64", ""),
     (header("for i:N Y[i] = b[i] + 1"), "type-operand", 4, 16, "+ does not take bool", "or"),
-    (header("for i:N Y[i] = select(i<2<3,1,0)"), "type-operand", 4, 23, "< needs", "do not chain"),
+    (header("for i:N Y[i] = select(i<2>1,1,0)"), "syntax-chain", 4, 26, "with < stands before >", "only < and <= chain"),
+    (header("for i:N Y[i] = select(i==2==b[i],1,0)"), "syntax-chain", 4, 27, "with == stands before ==", "parentheses"),
+    (header("for i:N Y[i] = select(i<2<A[i,0],1,0)"), "type-operand", 4, 23, "i is i64 and A[i,0] is f32", "cast"),
+    (header("for i:N Y[i] = select((i<2)<i,1,0)"), "type-operand", 4, 23, "(i<2) is bool" if False else "is bool", "only < and <= chain"),
     (header("for i:N Y[i] = max(A[i,0])"), "type-operand", 4, 16, "max takes 2", ""),
     (header("for i:N Y[i] = exp"), "syntax-expected", 4, 16, "exp needs an argument", ""),
     (header("for i:N Y[i] = (A[i,0]"), "syntax-expected", 4, 23, "expected ')'", ""),
     (header("for i:N Y[i] = A[i,0] A[i,1]"), "syntax-expected", 4, 23, "end of the line", ""),
     (header("for i:N Y[i] == 1"), "syntax-expected", 4, 14, "expected an assignment", "max="),
     (header("for i:N carry Y[i] = 1"), "syntax-carry", 4, 9, "carry", "drop"),
-    (header("for i j Y[i] = 1"), "syntax-extent", 4, 7, "nothing gives loop j its extent", "write j:N"),
+    (header("for i j Y[i] = 1"), "syntax-extent", 4, 7, "the extent of loop j cannot be inferred: no access indexes a dimension by j alone", "write j:J"),
+    (header("for i m Y[i] += A[i,m+1]"), "syntax-extent", 4, 7, "by m alone", "write m:M"),
+    (header("for i j Y[i] += A[j,j]"), "syntax-extent", 4, 7, "it indexes dimension N of A and dimension M of A", "write j:N or j:M"),
+    (header("for i jj Y[i] += A[i,j]"), "check-name", 4, 22, "named j", "did you mean jj?"),
+    ("in A B f32[3] C u8[3]", "type-dtype", 1, 17, "no dtype named u8", "dtypes: f16"),
+    ("in A B C A f32[3]", "check-name", 1, 10, "already declared in line 1", ""),
+    ("in A B f32", "syntax-expected", 1, 11, "dtype of B", "scalar"),
     (header("for i N Y[i] = 1"), "check-name", 4, 7, "N is already declared", ""),
     (header("for i\n tmp q f32[P=3]\n q[0] = 1\n Y[i] = q[0]"), "check-name", 5, 12, "named P", ""),
     ("out Y f32[4,]", "syntax-expected", 1, 13, "expected an expression", ""),
@@ -290,7 +330,7 @@ def test_parse_expr_refuses(text: str, code: str) -> None:
 def test_place_of_points_into_the_text_that_was_read() -> None:
     program = parse(EVERYTHING, "x.leir")
     place = place_of(program, (1, 0))
-    assert (place.filename, place.line, place.column) == ("x.leir", 12, 9)
+    assert (place.filename, place.line, place.column) == ("x.leir", 12, 7)
     built = program.with_(body=program.body[1:])
     assert place_of(built, (0, 0)).line == 6
-    assert "h[i] = inf" in place_of(built, (0, 0)).render()
+    assert "h[i]=inf" in place_of(built, (0, 0)).render()

@@ -40,8 +40,21 @@ CASES: list[tuple[Expr, str]] = [
     (op("and", P, op("and", P, Q)), "p[i] and (p[i] and q[i])"),
     (op("==", op("not", P), Q), "(not p[i])==q[i]"),
     (op("not", A < B), "not a[i]<b[i]"),
-    (op("==", A < B, P), "a[i]<b[i]==p[i]"),
+    (op("==", A < B, P), "(a[i]<b[i])==p[i]"),
     (op("==", P, A < B), "p[i]==(a[i]<b[i])"),
+    (op("<", op("<", P, Q), P), "(p[i]<q[i])<p[i]"),
+    (op("and", A < B, B < C), "a[i]<b[i]<c[i]"),
+    (op("and", op("and", A < B, B <= C), C < 2), "a[i]<b[i]<=c[i]<2"),
+    (op("and", op("and", P, ix(0) <= Var("i")), Var("i") < Size("N")), "p[i] and 0<=i<N"),
+    (op("and", op("and", ix(0) <= Var("i"), Var("i") < Size("N")), P), "0<=i<N and p[i]"),
+    (op("and", P, op("and", A < B, B < C)), "p[i] and (a[i]<b[i]<c[i])"),
+    (op("not", op("and", A < B, B < C)), "not (a[i]<b[i]<c[i])"),
+    (op("or", P, op("and", A < B, B < C)), "p[i] or a[i]<b[i]<c[i]"),
+    (op("and", A < B + 1, B + 1 < C), "a[i]<b[i]+1<c[i]"),
+    (op("and", A < 2, const(2, DType.F32) < B), "a[i]<2<b[i]"),
+    (op("and", A < 2, const(2, DType.F32) < const(3, DType.F32)), "a[i]<2 and f32(2)<3"),
+    (op("and", A < B, op(">", B, C)), "a[i]<b[i] and b[i]>c[i]"),
+    (op("and", op(">=", A, const(0, DType.F32)), A < B), "a[i]>=0 and a[i]<b[i]"),
     (select(A < 1, A, 0), "select(a[i]<1,a[i],0)"),
     (call("max", A, call("exp", B)), "max(a[i],exp(b[i]))"),
     (Cast(DType.F32, H * 2), "f32(h[i]*2)"),
@@ -85,18 +98,18 @@ def test_float_literals_keep_their_bits(value: float, dtype: DType) -> None:
 
 def test_keywords_are_written_once_for_neighbouring_loops_of_a_kind() -> None:
     body = parse("size N=4\nout Y f32[N,N,N]\nfor i:N for j:N par k:N Y[i,j,k] = 1").body
-    assert print_stmt(body[0]) == "for i:N j:N par k:N Y[i,j,k] = 1"
+    assert print_stmt(body[0]) == "for i:N j:N par k:N Y[i,j,k]=1"
 
 
 def test_several_statements_make_an_indented_block() -> None:
-    text = "for i:N\n for j:N Y[i,j] = 1\n if i<2: Z[i] = 2"
+    text = "for i:N\n for j:N Y[i,j]=1\n if i<2: Z[i]=2"
     body = parse(f"size N=4\nout Y f32[N,N] Z[N]\nfor i:N Z[i] = 0\n{text}").body
     assert print_stmt(body[1]) == text
     assert print_stmt(body[1], 2) == "\n".join("  " + line for line in text.splitlines())
 
 
 def test_a_loop_with_temporaries_ends_its_line() -> None:
-    text = "for i:N\n tmp s f32[]\n for j:N s[] += a[j]\n Y[i] = s[]"
+    text = "for i:N\n tmp s f32[]\n for j:N s[]+=a[j]\n Y[i]=s[]"
     body = parse(f"size N=4\nin a f32[N]\nout Y f32[N]\n{text}").body
     assert print_stmt(body[0]) == text
 

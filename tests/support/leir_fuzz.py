@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from leir_gen import random_program
 
 from steptp.errors import LeirError
-from steptp.ir import parse, print_program
+from steptp.ir import Body, Buffer, Loop, Program, Scope, Store, parse, print_expr, print_program, print_stmt
 from steptp.ir.lexer import RESERVED
 from steptp.ir.ops import OPS, REDUCERS
 
-__all__ = ["fuzz", "FuzzReport", "fuzz_text"]
+__all__ = ["fuzz", "FuzzReport", "fuzz_text", "spelled_out"]
 
 _TOKENS = [
     *sorted(RESERVED), *OPS, *(r.token for r in REDUCERS.values()), *"=()[],:#", "..", "\n", "\n ", "\n  ", "\t", "\r", "\0", "é", "\U0001f600",
@@ -30,6 +30,36 @@ class FuzzReport:
     parsed: int = 0
     errors_by_code: Counter[str] = field(default_factory=Counter)
     tracebacks: list[tuple[str, str]] = field(default_factory=list)
+
+
+def spelled_out(program: Program) -> str:
+    """A text of the program that leaves nothing out: a ``size`` line, the dtype of every array, the extent of every loop."""
+
+    def declarations(group: tuple[Buffer, ...]) -> str:
+        return " ".join(
+            f"{b.name} {b.dtype}[{','.join(map(print_expr, b.shape))}]"
+            + (f" {b.scope}" if b.scope is not Scope.GLOBAL else "")
+            + (f" {print_expr(b.range[0])}..{print_expr(b.range[1])}" if b.range else "")
+            for b in group
+        )
+
+    def block(body: Body, level: int) -> list[str]:
+        out: list[str] = []
+        for stmt in body:
+            if isinstance(stmt, Store):
+                out.append(" " * level + print_stmt(stmt))
+                continue
+            out.append(" " * level + (f"{stmt.kind} {stmt.var}:{print_expr(stmt.extent)}" if isinstance(stmt, Loop) else f"if {print_expr(stmt.cond)}:"))
+            if isinstance(stmt, Loop) and stmt.tmps:
+                out.append(" " * (level + 1) + f"tmp {declarations(stmt.tmps)}")
+            out.extend(block(stmt.body, level + 1))
+        return out
+
+    sizes = " ".join(f"{s.name}={s.value if s.expr is None else print_expr(s.expr)}" for s in program.sizes)
+    lines = [f"size {sizes}"] if sizes else []
+    lines += [f"where {', '.join(map(print_expr, program.constraints))}"] if program.constraints else []
+    lines += [f"{word} {declarations(group)}" for word, group in (("in", program.inputs), ("out", program.outputs), ("tmp", program.tmps)) if group]
+    return "\n".join([*lines, *block(program.body, 0), ""])
 
 
 def _bytes(rng: random.Random) -> str:
@@ -94,14 +124,14 @@ def fuzz_text(rng: random.Random, sources: list[str]) -> str:
 def fuzz(count: int, seed: int) -> FuzzReport:
     """Parse ``count`` broken texts. A text that happens to be valid must print and read back."""
     rng = random.Random(seed)
-    sources = [print_program(random_program(n), compact=bool(n % 2)) for n in range(60)]
+    sources = [spelled_out(program) if n % 2 else print_program(program) for n, program in enumerate(map(random_program, range(60)))]
     report = FuzzReport()
     for _ in range(count):
         text = fuzz_text(rng, sources)
         report.texts += 1
         try:
             program = parse(text, "fuzz.leir")
-            if any(parse(print_program(program, compact=form)) != program for form in (True, False)):
+            if any(parse(form(program)) != program for form in (print_program, spelled_out)):
                 report.tracebacks.append((text, "does not read back"))
             report.parsed += 1
         except LeirError as error:

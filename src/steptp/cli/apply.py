@@ -19,7 +19,11 @@ def register(app: typer.Typer) -> None:
         preset: Annotated[str | None, typer.Option(help="Preset of a zoo workload.")] = None,
         json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
     ) -> None:
-        """Print the next program. Exit status 1 when the strategy does not apply there or the step is rejected."""
+        """Take one step and print the next program.
+
+        SITE is an id from 'steptp sites X', or what follows the '@' in it, as in 0.1:factor=16. Exit status 1 when the strategy
+        does not apply there or --verify rejects the step.
+        """
         from steptp.cli.common import emit_json, read_program
         from steptp.ir import print_program
         from steptp.rewrite import engine, registry

@@ -18,7 +18,10 @@ def register(app: typer.Typer) -> None:
         seed: Annotated[int, typer.Option(help="Seed of the corruptions and probes.")] = 0,
         json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
     ) -> None:
-        """Exit status 1 when a check fails, 2 when the folder is no dataset."""
+        """Audit a dataset: duplicates, leaks, balance, false reasons.
+
+        Exit status 1 when a check fails, 2 when the folder is no dataset.
+        """
         from steptp.cli.common import console, emit_json
         from steptp.dataset.audit import audit_dataset
 

@@ -14,9 +14,7 @@ __all__ = ["register"]
 def register(app: typer.Typer) -> None:
     @app.command("build")
     def build(
-        workloads: Annotated[
-            list[str] | None, typer.Argument(metavar="[WORKLOAD]...", help="file.py:Class, module:Class, einsum:…, x.leir or zoo:name.")
-        ] = None,
+        workloads: Annotated[list[str] | None, typer.Argument(metavar="WORKLOAD...", help="file.py:Class, module:Class, einsum:…, x.leir or zoo:name.")] = None,
         out: Annotated[Path, typer.Option("--out", "-o", help="The dataset folder. Running the same build again continues it.")] = Path("dataset"),
         preset: Annotated[str | None, typer.Option(help="Add every zoo workload of this preset ('demo', 'mini', 'level1', …).")] = None,
         steps: Annotated[int, typer.Option(min=1, help="Verified steps wanted, after all filters.")] = 300,

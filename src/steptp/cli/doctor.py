@@ -22,7 +22,10 @@ for i:N k:K y[i] += A[i,k]*x[k]
 def register(app: typer.Typer) -> None:
     @app.command("doctor")
     def doctor(json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False) -> None:
-        """Check versions, the host, the compiler, the evaluators and the isolated workers. Exit status 1 if something fails."""
+        """Check that everything Step-TP needs works here.
+
+        Versions, the host, the compiler, the evaluators and the isolated workers. Exit status 1 if something fails.
+        """
         from steptp.cli.common import console, emit_json
 
         rows: list[tuple[str, bool, str]] = []

@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
         fma: Annotated[bool, typer.Option(help="Allow FMA contraction (release builds do; bit comparison does not).")] = True,
         preset: Annotated[str | None, typer.Option(help="Preset of a zoo workload.")] = None,
     ) -> None:
-        """Print a program at some level of lowering."""
+        """Print a program lowered to TVMScript, LLVM IR, assembly or CUDA."""
         from steptp.cli.common import read_program
         from steptp.ir import print_program
 
@@ -34,8 +34,12 @@ def register(app: typer.Typer) -> None:
         if emit is Form.LEIR:
             typer.echo(print_program(subject))
             return
-        from steptp import lower as low
+        from steptp.lower import BuildOptions, assembly, cuda_source, llvm_ir, tvmscript
 
-        options = low.BuildOptions(fma=fma)
-        render = {Form.TVMSCRIPT: low.tvmscript, Form.LLVM: low.llvm_ir, Form.ASM: low.assembly, Form.CUDA: low.cuda_source}[emit]
-        typer.echo(render(subject) if emit in (Form.TVMSCRIPT, Form.CUDA) else render(subject, options))
+        options = BuildOptions(fma=fma)
+        if emit is Form.CUDA:
+            typer.echo(cuda_source(subject))
+        elif emit is Form.TVMSCRIPT:
+            typer.echo(tvmscript(subject))
+        else:
+            typer.echo((llvm_ir if emit is Form.LLVM else assembly)(subject, options))

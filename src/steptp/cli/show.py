@@ -14,10 +14,13 @@ def register(app: typer.Typer) -> None:
     @app.command("show")
     def show(
         folder: Annotated[Path, typer.Argument(metavar="DIR", help="A dataset folder.")],
-        step: Annotated[str | None, typer.Argument(metavar="[STEP]", help="A step id (or a unique beginning of one); 'best' for the best steps.")] = None,
+        step: Annotated[str | None, typer.Argument(metavar="STEP", help="A step id (or a unique beginning of one); 'best' for the best steps.")] = None,
         json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
     ) -> None:
-        """Without STEP: counts by strategy and verdict. With STEP: diff, verdict, timing and chain of thought."""
+        """Show a dataset: its summary, or one step.
+
+        Without STEP: counts by strategy and verdict. With STEP: diff, verdict, timing and chain of thought.
+        """
         from steptp.cli.common import console, emit_json
         from steptp.dataset.store import Dataset
 
@@ -35,33 +38,41 @@ def register(app: typer.Typer) -> None:
                 [{**s, "parent_text": data.program(s["parent"])["text"], "child_text": data.program(s["child"])["text"] if s["child"] else ""} for s in chosen]
             )
             return
+        if not chosen:
+            console().print("no step of this dataset was measured, so none is the best")
         for row in chosen:
             render_step(row, data)
             console().print()
 
 
 def render_summary(summary: dict[str, Any]) -> None:
-    """Counts by strategy and verdict, measured labels, splits."""
+    """Counts by strategy and verdict, measured labels, splits. Columns of timings only where something was timed."""
     from rich.table import Table
 
-    from steptp.cli.common import console
+    from steptp.cli.common import console, counted
 
     out = console()
-    verdicts = summary["verdicts"]
-    table = Table("strategy", *verdicts, "share", "measured", "faster", "same", "slower", "median ratio", box=None, pad_edge=False)
+    verdicts, total = summary["verdicts"], summary["totals"]
+    timed = bool(total["measured"])
+    table = Table("strategy", box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in (*verdicts, "share", *(("measured", "faster", "same", "slower", "median ratio") if timed else ())):
+        table.add_column(name, justify="right")
     for row in summary["strategies"]:
         counts = [str(row["verdicts"].get(v, "")) for v in verdicts]
-        ratio = f"{row['median_ratio']:.2f}" if row["median_ratio"] is not None else ""
-        labels = [str(row["labels"].get(k, "")) for k in ("faster", "same", "slower")]
-        table.add_row(row["strategy"], *counts, f"{row['share']:.1%}", str(row["measured"] or ""), *labels, ratio)
-    total = summary["totals"]
-    table.add_row("total", *[str(total["verdicts"].get(v, 0)) for v in verdicts], "", str(total["measured"]), *[str(total["labels"].get(k, 0)) for k in ("faster", "same", "slower")], "", style="bold")  # fmt: skip
+        table.add_row(row["strategy"], *counts, f"{row['share']:.1%}", *(_timings(row) if timed else ()))
+    table.add_row(
+        "total", *[str(total["verdicts"].get(v, 0)) for v in verdicts], "",
+        *([str(total["measured"]), *[str(total["labels"].get(k, 0)) for k in ("faster", "same", "slower")], ""] if timed else ()), style="bold",
+    )  # fmt: skip
     out.print(table)
-    splits = ", ".join(f"{name} {count}" for name, count in summary["splits"].items())
-    out.print(
-        f"{total['verified']} verified steps over {summary['workloads']} workloads, {summary['roots']} roots, {summary['families']} families; {total['programs']} programs"
-    )
-    out.print(f"splits: {splits}", style="dim")
+    places = (counted(summary["workloads"], "workload"), counted(summary["roots"], "root"), counted(summary["families"], "family", "families"))
+    out.print(f"{counted(total['verified'], 'verified step')} over {', '.join(places)}; {counted(total['programs'], 'program')}")
+    out.print(f"splits: {', '.join(f'{name} {count}' for name, count in summary['splits'].items())}", style="dim")
+
+
+def _timings(row: dict[str, Any]) -> tuple[str, ...]:
+    ratio = f"{row['median_ratio']:.2f}" if row["median_ratio"] is not None else ""
+    return (str(row["measured"] or ""), *(str(row["labels"].get(k, "")) for k in ("faster", "same", "slower")), ratio)
 
 
 def render_step(row: dict[str, Any], data: Any) -> None:

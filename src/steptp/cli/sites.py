@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
         preset: Annotated[str | None, typer.Option(help="Preset of a zoo workload.")] = None,
         json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
     ) -> None:
-        """List every place and parameter choice where a strategy applies."""
+        """List the places and parameters where strategies apply."""
         from steptp.cli.common import console, emit_json, highlight, read_program
         from steptp.ir import print_program
         from steptp.rewrite import engine, registry

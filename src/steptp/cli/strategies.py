@@ -12,7 +12,7 @@ __all__ = ["register"]
 def register(app: typer.Typer) -> None:
     @app.command("strategies")
     def strategies(json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False) -> None:
-        """List the strategies: family, exactness classes, what they do."""
+        """List the strategies: family, exactness, what they do."""
         from steptp.cli.common import console, emit_json
         from steptp.rewrite import registry
 

@@ -14,14 +14,17 @@ def register(app: typer.Typer) -> None:
     @app.command("verify")
     def verify(
         first: Annotated[str, typer.Argument(metavar="DIR|A", help="A dataset folder, or the reference program.")],
-        second: Annotated[str | None, typer.Argument(metavar="[B]", help="The candidate program (x.leir or any workload spec).")] = None,
+        second: Annotated[str | None, typer.Argument(metavar="B", help="The candidate program (x.leir or any workload spec).")] = None,
         sample: Annotated[int | None, typer.Option(min=1, help="Check this many records, chosen by seed (default: all).")] = None,
         remeasure: Annotated[bool, typer.Option("--remeasure", help="Time measured records again and compare labels.")] = False,
         seed: Annotated[int, typer.Option(min=0, help="Seed of the sample and of the inputs.")] = 0,
         jobs: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
         json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
     ) -> None:
-        """Exit status 0 when all hold, 1 on a mismatch or a rejected pair, 2 on bad input."""
+        """Verify a dataset's records again, or program B against A.
+
+        Exit status 0 when all hold, 1 on a mismatch or a rejected pair, 2 on bad input.
+        """
         if second is not None:
             _pair(first, second, seed, json)
         else:

@@ -22,7 +22,7 @@ class BuildConfig(BaseModel):
     seed: int = Field(default=0, ge=0)
     measured: int | None = Field(default=None, ge=0, description="steps to time; all when None")
     variants: int = Field(default=2, ge=0, le=16, description="extra shapes of each workload, as roots of their own")
-    siblings: int = Field(default=8, ge=0, le=64, description="sites tried at a chosen state")
+    siblings: int = Field(default=10, ge=0, le=64, description="sites tried at a chosen state")
     sibling_share: float = Field(default=0.25, ge=0, le=1, description="share of states at which siblings are tried")
     refusal_share: float = Field(default=0.1, ge=0, le=1, description="share of states at which an illegal proposal is recorded")
     cap_share: float = Field(default=0.18, gt=0, le=1, description="largest share of one strategy")

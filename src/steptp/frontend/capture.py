@@ -282,5 +282,5 @@ def _describe(exported: ExportedProgram, leaves: list[Leaf], dynamic: bool) -> C
             changed.append((name, out.arg.name))
     if not results and not changed:
         raise FrontendError("frontend-no-output", "the module returns no tensor", hint="forward() must return a tensor or a tuple of tensors")
-    names = [fresh("out", taken)] if len(results) == 1 else [fresh(f"out{n}", taken) for n in range(len(results))]
+    names = [fresh("Y" if len(results) == 1 else f"Y{n}", taken) for n in range(len(results))]
     return Capture(exported, kept, placeholders, [*zip(names, results, strict=True), *changed], mutated, dynamic)

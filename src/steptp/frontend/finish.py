@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from steptp.frontend.builder import Builder
-from steptp.frontend.names import fresh, loop_names
+from steptp.frontend.names import fresh, fresh_tmp, loop_names
 from steptp.frontend.value import Value
 from steptp.ir import Buffer, Cast, Const, DType, Expr, If, Load, Loop, Op, Program, Size, SizeDecl, Stmt, Store, Var, eval_index, ix, simplify_index
+from steptp.ir.extents import shape_order
 from steptp.ir.walk import free_sizes, loads, map_expr, rename_buffer, stmt_exprs, visit
 
 __all__ = ["finish"]
@@ -55,8 +56,17 @@ def finish(
             used |= free_sizes(expr)
     decls = [SizeDecl(n, v, given.get(n)) for n, v in sorted(sizes.items(), key=lambda item: item[0] in given) if n in used]
     decls += [SizeDecl(n, v, e) for n, e, v in more if n in used]
-    kept = tuple(c for c in constraints if free_sizes(c) <= used)
-    return program.with_(sizes=tuple(decls), constraints=kept)
+    shapes = {d.expr or Size(d.name) for d in decls} | {s for b in (*program.inputs, *program.outputs) for s in b.shape}
+    kept = tuple(c for c in constraints if free_sizes(c) <= used and not _follows(c, shapes))
+    return program.with_(sizes=shape_order(program, decls), constraints=kept)
+
+
+def _follows(condition: Expr, shapes: Iterable[Expr]) -> bool:
+    """Whether a constraint ``a>=b`` only says that one of the ``shapes`` is not negative, or not empty."""
+    if not (isinstance(condition, Op) and condition.name == ">=" and condition.dtype is DType.BOOL):
+        return False
+    slack = simplify_index(condition.args[0] - condition.args[1])
+    return any(simplify_index(s - slack) in (ix(0), ix(1)) for s in shapes)
 
 
 def _output(b: Builder, name: str, value: Value) -> Buffer:
@@ -76,11 +86,11 @@ def _output(b: Builder, name: str, value: Value) -> Buffer:
 
 
 def _renumber(body: tuple[Stmt, ...], tmps: list[Buffer], fixed: set[str]) -> tuple[tuple[Stmt, ...], list[Buffer]]:
-    """Close the gaps in the numbers of temporaries (``t``, ``t0``, ``t1``, …) that dead nests and outputs left."""
+    """Final names of temporaries: their stem, or a free letter, without the gaps that dead nests and outputs left."""
     taken = set(fixed) | {t.tmps[0].name for v in visit(body) if isinstance(t := v.stmt, Loop) and t.tmps}
     out: list[Buffer] = []
     for tmp in tmps:
-        name = fresh(tmp.name.rstrip("0123456789") or tmp.name, taken)
+        name = fresh_tmp(tmp.name.rstrip("0123456789") or tmp.name, taken)
         if name != tmp.name:
             body = rename_buffer(body, tmp.name, name)
         out.append(replace(tmp, name=name))
@@ -151,7 +161,7 @@ def _compound(
         if times < 2:
             continue
         stem = hints.get(expr) or _stem(expr)
-        name = fresh(stem, taken) if stem not in taken else fresh(next((x for x in "UVEFGJDXYZA" if x not in taken), stem), taken)
+        name = fresh(stem, taken) if stem not in taken else fresh(next((x for x in "UVEFGJDXZA" if x not in taken), stem), taken)
         out.append((name, expr, eval_index(expr, sizes)))
     return out
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from steptp.errors import FrontendError, StepTPError
+from steptp.errors import FrontendError, Place, StepTPError
 from steptp.frontend.workload import InputsMaker, Workload, from_module, from_program
 from steptp.ir import parse
 from steptp.ir.seeds import digest
@@ -55,18 +55,18 @@ def load_workload(spec: str, *, sizes: str = "auto", cache: bool = True) -> Work
         found: Workload = zoo.get(rest, sizes=sizes)
         return found
     if spec.endswith(".leir"):
-        path = _file(spec)
-        text = path.read_text(encoding="utf-8")
+        path, text = _read(spec)
         return _kept(("leir", str(path), digest(text)), cache, lambda: from_program(parse(text, str(path)), path.stem, text))
     place, colon, name = spec.rpartition(":")
+    if spec.endswith(".py"):
+        raise FrontendError("frontend-spec", f"{spec} does not say which class", hint=f"add its name, as in {spec}:Model")
     if not colon or not place or not name:
         raise FrontendError(
             "frontend-spec", f"cannot tell what workload {spec!r} means",
             hint="use file.py:Class, package.module:Class, einsum:ij,jk->ik@i=64,j=32,k=16, program.leir or zoo:name",
         )  # fmt: skip
     if place.endswith(".py") or "/" in place:
-        path = _file(place)
-        text = path.read_text(encoding="utf-8")
+        path, text = _read(place)
         return _kept((str(path.resolve()), name, digest(text), sizes), cache, lambda: load_class(_run_file(path, text), name, text, sizes=sizes))
     return _kept((place, name, sizes), cache, lambda: load_class(_import(place), name, sizes=sizes))
 
@@ -83,10 +83,22 @@ def _file(text: str) -> Path:
     path = Path(text).expanduser()
     if path.is_file():
         return path
+    if path.is_dir():
+        raise FrontendError("frontend-file", f"{text} is a folder, not a file")
     folder = path.parent
     near = difflib.get_close_matches(path.name, [p.name for p in folder.iterdir()], 1) if folder.is_dir() else []
     hint = f"did you mean {folder / near[0]}?" if near else f"the folder {folder} does not exist" if not folder.is_dir() else ""
     raise FrontendError("frontend-file", f"there is no file {text}", hint=hint)
+
+
+def _read(text: str) -> tuple[Path, str]:
+    path = _file(text)
+    try:
+        return path, path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as err:
+        raise FrontendError("frontend-file", f"{text} is not a text file: byte {err.start} is not UTF-8") from None
+    except OSError as err:
+        raise FrontendError("frontend-file", f"cannot read {text}: {err.strerror}") from None
 
 
 def _run_file(path: Path, text: str) -> ModuleType:
@@ -121,6 +133,10 @@ def _import(name: str) -> ModuleType:
 def _raised(code: str, what: str, err: Exception, hint: str = "") -> FrontendError:
     from steptp.frontend.errors import traceback_place
 
+    if isinstance(err, SyntaxError) and err.text is not None and err.lineno is not None:
+        lines = [""] * (err.lineno - 1) + [err.text.rstrip("\n")]
+        place: Place | None = Place("\n".join(lines), err.lineno, err.offset or 1, filename=err.filename or "")
+        return FrontendError(code, f"{what}: {type(err).__name__}: {err.msg}", place=place, hint=hint)
     return FrontendError(code, f"{what}: {type(err).__name__}: {str(err).strip()[:300]}", place=traceback_place(err), hint=hint)
 
 

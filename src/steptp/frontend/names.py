@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 
 from steptp.ir import RESERVED
 
-__all__ = ["identifier", "fresh", "size_name", "derived_name", "loop_names"]
+__all__ = ["identifier", "fresh", "fresh_tmp", "size_name", "derived_name", "loop_names"]
 
 _BY_RANK: dict[int, tuple[str, ...]] = {1: ("N",), 2: ("N", "K"), 3: ("B", "T", "C"), 4: ("B", "C", "H", "W"), 5: ("B", "C", "D", "H", "W")}
-_POOL = "NMKLPQRSTUVEFGJDXYZA"
+_POOL = "NMKLPQRSTUVEFGJDXZA"
 _LOOPS = "ijklpqruvwxyzabcdefgh"
+_TMPS = "defgonzyxwab"  # not the letters of the first loops
 
 
 def identifier(text: str) -> str:
@@ -27,6 +28,11 @@ def fresh(stem: str, taken: set[str]) -> str:
         name, number = f"{stem}{number}", number + 1
     taken.add(name)
     return name
+
+
+def fresh_tmp(stem: str, taken: set[str]) -> str:
+    """``stem`` if it is free, else a free letter (one token), else ``stem0``, …; the name is added to ``taken``."""
+    return fresh(next((name for name in (stem, *_TMPS) if name not in taken and name not in RESERVED), stem), taken)
 
 
 def size_name(rank: int, dim: int, taken: set[str], *, parameter: bool = False) -> str:

@@ -179,34 +179,35 @@ class ExprParser:
             self._too_deep(self.pos)
         kinds, start = self.kinds, self.pos
         left = self._unary(least)
-        compared: _Node | None = None  # the right side of the comparison that left ends with
+        compared: _Node | None = None  # the right side of the comparison that 'left' ends with, and its sign
+        sign = ""
         while True:
             name = kinds[self.pos]
             rank = _RANK.get(name)
             if rank is None or rank < least:
                 self.depth -= 1
                 return left
-            if compared is not None and name in _COMPARISONS and (name not in _CHAINS or kinds[self.pos - 1] == "=="):
-                self.fail("syntax-chain", "comparisons of comparisons need parentheses", start, self.pos + 1, hint=_CHAIN)
-            at = self.pos
+            if compared is not None and name in _COMPARISONS and not (name in _CHAINS and sign in _CHAINS):
+                self.fail("syntax-chain", f"a comparison with {sign} stands before {name}", self.pos, hint=_CHAIN)
             self.pos += 1
             right = self._expr(rank + 1)
             if name in _COMPARISONS:
-                left = self._compare(left, compared, name, right, start, at)
-                compared = right
+                left, compared, sign = self._compare(left, compared, name, right, start), right, name
             elif name == "and" and right is self.chain[0] and isinstance(left, Expr):  # its parts join the row of conditions
                 for part in self.chain[1]:
                     left = self._combine(name, (left, part), start)
             else:
                 left, compared = self._combine(name, (left, right), start), None
 
-    def _compare(self, left: _Node, middle: _Node | None, name: str, right: _Node, start: int, at: int) -> _Node:
+    def _compare(self, left: _Node, middle: _Node | None, name: str, right: _Node, start: int) -> _Node:
         """One comparison; after another one, ``a<b<c`` is ``a<b and b<c``."""
         if middle is None:
             return self._combine(name, (left, right), start)
         part = self._combine(name, (middle, right), start)
         chained = self._combine("and", (left, part), start)
-        assert isinstance(left, Expr) and isinstance(part, Expr) and isinstance(chained, Expr)
+        assert isinstance(left, Expr)
+        assert isinstance(part, Expr)
+        assert isinstance(chained, Expr)
         known = self.chain[1] if left is self.chain[0] else [left]
         self.chain = (chained, [*known, part])
         return chained

@@ -306,6 +306,12 @@ class Program:
         """Size name → value."""
         return {s.name: s.value for s in self.sizes}
 
+    def __hash__(self) -> int:
+        found = self._cache.get("python_hash")
+        if not isinstance(found, int):
+            found = self._cache["python_hash"] = hash((self.sizes, self.inputs, self.outputs, self.body, self.tmps, self.constraints))
+        return found
+
     def with_(self, **changes: object) -> Program:
         """A copy with some fields replaced (and caches dropped)."""
         return replace(self, _cache={}, **changes)  # type: ignore[arg-type]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, Union
 
 from steptp.errors import LeirError, Place
 from steptp.ir.checks import check
 from steptp.ir.checks_exprs import MAX_NEST
 from steptp.ir.exprparser import DTYPES, ExprParser, suggest
-from steptp.ir.extents import indexed_dimension
+from steptp.ir.extents import indexed_dimensions
 from steptp.ir.lexer import MAX_NAME, RESERVED, Tokens, tokenize
 from steptp.ir.nodes import Body, Buffer, Expr, If, Loop, Path, Program, Size, SizeDecl, Stmt, Store, Var
 from steptp.ir.ops import REDUCERS
+from steptp.ir.printer import print_expr
 from steptp.ir.sizes import eval_index
 from steptp.ir.sourcemap import SourceMap
-from steptp.ir.types import DType, LoopKind, Scope
+from steptp.ir.types import DType, LoopKind, Scope, looks_like_dtype
 from steptp.ir.walk import buffer_table
 
 __all__ = ["parse", "parse_expr", "parse_unchecked", "place_of"]
@@ -191,24 +192,32 @@ class _Parser(ExprParser):
     def _declarations(self, word: str) -> tuple[Buffer, ...]:
         out: list[Buffer] = []
         while self.kinds[self.pos] not in ("newline", "eof", ","):
-            at = self.pos
-            name = self.new_name("an array")
+            names = self._array_names()
             if (stated := DTYPES.get(self.texts[self.pos])) is not None:
                 self.dtype = stated
                 self.pos += 1
-            elif self.kinds[self.pos] == "name":
-                word = self.texts[self.pos]
-                self.fail("type-dtype", f"no dtype named {word}", self.pos, hint=suggest(word, DTYPES) or f"dtypes: {', '.join(DTYPES)}")
             elif self.dtype is None:
-                self.fail("type-dtype", f"the first declaration must state its dtype: {name}", at, hint=f"write {name} f32[...]")
+                self.fail("type-dtype", f"the first declaration must state its dtype: {names[-1]}", self.pos - 1, hint=f"write {names[-1]} f32[...]")
             assert self.dtype is not None
-            out.append(self._declaration(name, self.dtype))
-            self.buffers[name] = out[-1]
-            self.shapes[name] = out[-1].shape
-            self.declared[name] = at
+            made = self._declaration(names[-1], self.dtype)
+            for name in names:
+                out.append(made if name == made.name else replace(made, name=name))
+                self.buffers[name] = out[-1]
+                self.shapes[name] = made.shape
         if not out:
             self.fail("syntax-expected", f"expected a declaration after '{word}'", self.pos, hint="declarations look like X f32[N,M]")
         return tuple(out)
+
+    def _array_names(self) -> list[str]:
+        """The names before a dtype or shape: neighbours that share it."""
+        names: list[str] = []
+        while not names or (self.kinds[self.pos] == "name" and self.texts[self.pos] not in DTYPES):
+            at, word = self.pos, self.texts[self.pos]
+            if names and looks_like_dtype(word):
+                self.fail("type-dtype", f"no dtype named {word}", at, hint=suggest(word, DTYPES) or f"dtypes: {', '.join(DTYPES)}")
+            names.append(self.new_name("an array"))
+            self.declared[word] = at
+        return names
 
     def _declaration(self, name: str, dtype: DType) -> Buffer:
         self.expect("[", f"the name and dtype of {name}", hint="a scalar is declared as X f32[]")
@@ -278,11 +287,19 @@ class _Parser(ExprParser):
         return body[0]
 
     def _extent(self, head: _LoopHead, body: Body) -> Expr:
-        extent = head.extent if head.extent is not None else indexed_dimension(head.var, body, self.shapes)
-        if extent is None:
-            hint = f"write {head.var}:N"
-            self.fail("syntax-extent", f"nothing gives loop {head.var} its extent: it is no index on its own anywhere in its body", head.at, hint=hint)
-        return extent
+        if head.extent is not None:
+            return head.extent
+        var, dims = head.var, indexed_dimensions(head.var, body, self.shapes)
+        if len(dims) == 1:
+            return next(iter(dims))
+        wanted = var.upper()
+        reason, shown = f"no access indexes a dimension by {var} alone", [wanted if wanted in self.sizes else f"{wanted} with its extent for {wanted}"]
+        if dims:
+            shown = [print_expr(dim, DType.I64) for dim in dims]
+            reason = "it indexes " + " and ".join(f"dimension {text} of {buffer}" for text, buffer in zip(shown[:2], dims.values(), strict=False))
+        self.fail(
+            "syntax-extent", f"the extent of loop {var} cannot be inferred: {reason}", head.at, hint=f"write {' or '.join(f'{var}:{s}' for s in shown[:2])}"
+        )
 
     def _enter(self, at: int) -> None:
         self.level += 1

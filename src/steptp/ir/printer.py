@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
-from steptp.ir.extents import indexed_dimension
+from steptp.ir.extents import declared_in_shapes, indexed_dimensions
 from steptp.ir.nodes import Body, Buffer, Cast, Const, Expr, If, Load, Loop, Op, Path, Program, Size, SizeDecl, Stmt, Store, Var
 from steptp.ir.ops import OPS, REDUCERS, OpForm, OpRule
-from steptp.ir.types import DType, Scope, literal_text
-from steptp.ir.walk import buffers, free_sizes
+from steptp.ir.types import DType, Scope, literal_text, looks_like_dtype
+from steptp.ir.walk import buffers
 
 __all__ = ["print_program", "print_expr", "print_stmt", "program_lines"]
 
@@ -20,8 +21,8 @@ _INFIX = {name: f" {name} " if name in ("and", "or") else name for name, row in 
 _PRECEDENCE = {name: row.precedence for name, row in OPS.items()}
 _SETS_DTYPE = frozenset(name for name, row in OPS.items() if row.rule in (OpRule.NUMERIC, OpRule.FLOAT, OpRule.INTEGER))
 _ATOM = 9
-COMPACT = True
-"""Whether canonical text leaves out what the parser infers: extents, repeated dtypes, and a ``size`` line for sizes that shapes can declare."""
+_COMPARISONS = frozenset(name for name, row in OPS.items() if row.rule is OpRule.COMPARE)
+_CHAINS = frozenset({"<", "<="})
 _Piece = tuple[str, int, bool]  # text, precedence, whether its dtype must come from the context
 
 
@@ -54,7 +55,37 @@ def _piece(expr: Expr) -> _Piece:
     if isinstance(expr, Cast):
         return f"{expr.type.value}({print_expr(expr.arg)})", _ATOM, False
     assert isinstance(expr, Op)
+    if expr.name == "and":
+        return _conjunction(expr)
     return _op(expr.name, expr, [_piece(a) for a in expr.args])
+
+
+def _conjunction(expr: Op) -> _Piece:
+    """Conditions joined by ``and``, with neighbours such as ``a<b and b<c`` written as ``a<b<c``."""
+    row: list[Expr] = []
+    node: Expr = expr
+    while isinstance(node, Op) and node.name == "and":
+        row.append(node.args[1])
+        node = node.args[0]
+    row.append(node)
+    row.reverse()
+    texts: list[str] = []
+    for position, cond in enumerate(row):
+        if position and (more := _continued(row[position - 1], cond)):
+            texts[-1] += more
+        else:
+            texts.append(_wrap(_piece(cond), _PRECEDENCE["and"] + (position > 0)))
+    return " and ".join(texts), _PRECEDENCE["and"], False
+
+
+def _continued(before: Expr, cond: Expr) -> str:
+    """``<c`` where ``a<b`` stands before ``b<c``, so that the two make a chain; else nothing."""
+    if not (isinstance(before, Op) and isinstance(cond, Op) and before.name in _CHAINS and cond.name in _CHAINS and before.args[1] == cond.args[0]):
+        return ""
+    first, middle, last = _piece(before.args[0]), _piece(cond.args[0]), _piece(cond.args[1])
+    if middle[2] and (first[2] or last[2]):  # literals only: one of them has to show its dtype
+        return ""
+    return cond.name + _wrap(last, _PRECEDENCE[cond.name] + 1)
 
 
 def _op(name: str, expr: Op, parts: list[_Piece]) -> _Piece:
@@ -68,7 +99,7 @@ def _op(name: str, expr: Op, parts: list[_Piece]) -> _Piece:
             parts[0] = _forced(expr.args[0])
     rank = _PRECEDENCE[name]
     if name in _INFIX:
-        return f"{_wrap(parts[0], rank)}{_INFIX[name]}{_wrap(parts[1], rank + 1)}", rank, bare
+        return f"{_wrap(parts[0], rank + (name in _COMPARISONS))}{_INFIX[name]}{_wrap(parts[1], rank + 1)}", rank, bare
     if name in _PREFIX:
         literal = name == "neg" and isinstance(expr.args[0], Const) and parts[0][2]
         return f"{_PREFIX[name]}{f'({parts[0][0]})' if literal else _wrap(parts[0], rank)}", rank, bare
@@ -94,16 +125,12 @@ def _size(decl: SizeDecl) -> str:
 
 
 class _Writer:
-    """State of one printing: in compact form, the dtype written last, sizes still to be declared in shapes, and shapes by buffer."""
+    """State of one printing: the dtype written last, sizes still to be declared in shapes, and shapes by buffer."""
 
-    def __init__(self, program: Program | None, compact: bool) -> None:
-        self.compact = compact and program is not None
+    def __init__(self, program: Program | None) -> None:
         self.dtype: DType | None = None
-        self.waiting: dict[str, SizeDecl] = {}
-        self.shapes: dict[str, tuple[Expr, ...]] = {}
-        if self.compact and program is not None:
-            self.shapes = {b.name: b.shape for b in buffers(program)}
-            self.waiting = {s.name: s for s in _declared_in_shapes(program)}
+        self.shapes = {b.name: b.shape for b in buffers(program)} if program is not None else {}
+        self.waiting = {s.name: s for s in declared_in_shapes(program)} if program is not None else {}
 
     def dim(self, expr: Expr) -> str:
         decl = self.waiting.pop(expr.name, None) if isinstance(expr, Size) else None
@@ -111,36 +138,22 @@ class _Writer:
 
     def leaves_out(self, loop: Loop) -> bool:
         """Whether the extent is the one that the parser would take for this loop."""
-        return self.compact and indexed_dimension(loop.var, loop.body, self.shapes) == loop.extent
-
-
-def _declared_in_shapes(program: Program) -> tuple[SizeDecl, ...]:
-    """The longest tail of the sizes whose first uses are whole dimensions of declarations, in the same order."""
-    met: dict[str, bool] = {}  # size → first met as a whole dimension
-    for b in (*program.inputs, *program.outputs, *program.tmps):
-        for expr in (*b.shape, *(b.range or ())):
-            if isinstance(expr, Size):
-                met.setdefault(expr.name, any(expr is s for s in b.shape))
-            for name in free_sizes(expr):
-                met.setdefault(name, False)
-    order = [name for name, whole in met.items() if whole]
-    tail: list[SizeDecl] = []
-    for decl in reversed(program.sizes):
-        if not met.get(decl.name) or (tail and order.index(decl.name) > order.index(tail[0].name)):
-            break
-        tail.insert(0, decl)
-    return tuple(tail)
+        return [*indexed_dimensions(loop.var, loop.body, self.shapes)] == [loop.extent]
 
 
 def _declarations(word: str, group: tuple[Buffer, ...], writer: _Writer) -> str:
-    parts, last = [word], writer.dtype if writer.compact else None
-    for b in group:
+    parts = [word]
+    for position, b in enumerate(group):
+        parts.append(b.name)
+        after = group[position + 1] if position + 1 < len(group) else None
+        if after is not None and replace(after, name=b.name) == b and not looks_like_dtype(after.name):
+            continue  # neighbours of one kind and shape share one description
         shape = ",".join(writer.dim(s) for s in b.shape)
-        dtype = "" if b.dtype is last else f" {b.dtype.value}"
+        dtype = "" if b.dtype is writer.dtype else f" {b.dtype.value}"
         scope = "" if b.scope is Scope.GLOBAL else f" {b.scope.value}"
         limits = f" {print_expr(b.range[0], DType.I64)}..{print_expr(b.range[1], DType.I64)}" if b.range else ""
-        parts.append(f"{b.name}{dtype}[{shape}]{scope}{limits}")
-        last = writer.dtype = b.dtype
+        parts[-1] += f"{dtype}[{shape}]{scope}{limits}"
+        writer.dtype = b.dtype
     return " ".join(parts)
 
 
@@ -150,7 +163,8 @@ def _declarations(word: str, group: tuple[Buffer, ...], writer: _Writer) -> str:
 def _store(stmt: Store) -> str:
     target = f"{stmt.buffer}[{','.join([_piece(i)[0] for i in stmt.indices])}]"
     assign = "=" if stmt.reduce is None else row.token if (row := REDUCERS.get(stmt.reduce)) else f"{stmt.reduce}="
-    return f"{'carry ' if stmt.carry else ''}{target} {assign} {_piece(stmt.value)[0]}"
+    gap = " " if assign[0].isalpha() else ""
+    return f"{'carry ' if stmt.carry else ''}{target}{gap}{assign}{_piece(stmt.value)[0]}"
 
 
 def _block(body: Body, level: int, path: Path, out: list[str], lines: dict[Path, int], writer: _Writer) -> None:
@@ -189,34 +203,28 @@ def _block(body: Body, level: int, path: Path, out: list[str], lines: dict[Path,
 def print_stmt(stmt: Stmt, level: int = 0) -> str:
     """The canonical lines of one statement, without a final newline."""
     out: list[str] = []
-    _block((stmt,), level, (), out, {}, _Writer(None, False))
+    _block((stmt,), level, (), out, {}, _Writer(None))
     return "\n".join(out)
 
 
-def program_lines(program: Program, compact: bool = COMPACT) -> tuple[list[str], dict[Path, int]]:
+def program_lines(program: Program) -> tuple[list[str], dict[Path, int]]:
     """The lines of the canonical text, and the 1-based line on which each statement stands."""
     out: list[str] = []
-    writer = _Writer(program, compact)
+    writer = _Writer(program)
     if shown := [s for s in program.sizes if s.name not in writer.waiting]:
         out.append(" ".join(["size", *map(_size, shown)]))
-    constraints = ["where " + ", ".join(print_expr(c) for c in program.constraints)] if program.constraints else []
-    out.extend(constraints if not writer.compact else [])
     for word, group in (("in", program.inputs), ("out", program.outputs), ("tmp", program.tmps)):
         if group:
             out.append(_declarations(word, group, writer))
-    out.extend(constraints if writer.compact else [])
+    if program.constraints:
+        out.append("where " + ", ".join(map(print_expr, program.constraints)))
     lines: dict[Path, int] = {}
     _block(program.body, 0, (), out, lines, writer)
     return out, lines
 
 
-def print_program(program: Program, compact: bool = COMPACT) -> str:
-    """The canonical text of a program; every line ends with a newline. Kept with the program, which never changes.
-
-    ``compact`` leaves out what the parser infers; both forms read back as the same program.
-    """
-    if compact is not COMPACT:
-        return "\n".join([*program_lines(program, compact)[0], ""])
+def print_program(program: Program) -> str:
+    """The canonical text of a program; every line ends with a newline. Kept with the program, which never changes."""
     cached = program._cache.get("text")
     if isinstance(cached, str):
         return cached

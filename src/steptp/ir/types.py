@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from enum import Enum
 
-__all__ = ["DType", "Scope", "LoopKind", "round_literal", "literal_text", "int_range"]
+__all__ = ["DType", "Scope", "LoopKind", "round_literal", "literal_text", "looks_like_dtype", "int_range"]
 
 
 class DType(str, Enum):
@@ -41,6 +42,14 @@ class DType(str, Enum):
 _FLOATS = frozenset({DType.F16, DType.BF16, DType.F32, DType.F64})
 _INTS = frozenset({DType.I8, DType.I32, DType.I64})
 _BYTES = {DType.F16: 2, DType.BF16: 2, DType.F32: 4, DType.F64: 8, DType.I8: 1, DType.I32: 4, DType.I64: 8, DType.BOOL: 1}
+
+
+_DTYPE_LIKE = re.compile(r"(?:bf|fp|f|i|u|int|uint|float)(?:8|\d\d+)\Z|(?:float|half|double|int|long)\Z")
+
+
+def looks_like_dtype(name: str) -> bool:
+    """Whether a name reads as an element type of LEIR or of another language (``f31``, ``u8``, ``float``)."""
+    return bool(_DTYPE_LIKE.match(name))
 
 
 class Scope(str, Enum):

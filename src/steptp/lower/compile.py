@@ -104,7 +104,7 @@ def compile_program(program: Program, options: BuildOptions) -> tuple[Any, Any]:
         built = tvm.get_global_func("target.build.llvm")(module, goal)
         return built, built["main"]
     except (RuntimeError, ValueError, TypeError) as err:  # TVM's InternalError is a RuntimeError
-        raise BuildError("build-failed", trimmed(err), hint="save the program with 'steptp show --leir' and report it") from err
+        raise BuildError("build-failed", trimmed(err), hint="report it with the program that 'steptp lower X --emit leir' prints") from err
 
 
 def trimmed(err: BaseException) -> str:

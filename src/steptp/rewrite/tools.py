@@ -72,7 +72,7 @@ def substitute_body(body: Body, by: Mapping[str, Expr], extents: Mapping[str, Ex
 
 def add_size(program: Program, name: str, value: int) -> Program:
     """The program with one more free size."""
-    return program.with_(sizes=(*program.sizes, SizeDecl(name, value)))
+    return program.with_(sizes=(SizeDecl(name, value), *program.sizes))
 
 
 def quotient(program: Program, whole: Expr, part: Expr) -> Expr | None:

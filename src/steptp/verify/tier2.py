@@ -78,7 +78,7 @@ def _prove(parent: Program, child: Program, instances: InstanceMap, exactness: E
     _same_sizes(parent, child)
     for program, who in ((parent, "parent"), (child, "child")):
         _stable_guards(Model.of(program), who)
-    first = _normal(parent, {e.parent for e in instances.entries})
+    first = _normal(parent, {e.parent for e in instances.entries} | _dead(parent))
     second = _normal(child, {e.child for e in instances.entries})
     try:
         return _attempt(first, second, instances, exactness, evidence)
@@ -105,6 +105,13 @@ def _read_by_one_side(parent: Program, child: Program, instances: InstanceMap) -
         if isinstance(a, Store) and isinstance(b, Store):
             out |= {e.buffer for e in loads(a.value)} ^ {e.buffer for e in loads(b.value)}
     return frozenset(out)
+
+
+def _dead(program: Program) -> set[Path]:
+    """Stores into temporaries that nothing reads: the child may leave them out, so they are not taken for copies of what the child computes in place."""
+    model = Model.of(program)
+    read = {a.buffer for st in (*model.statements, *model.conditions) for a in st.reads if a.load is not None}
+    return {st.origin for st in model.statements if model.declarations[st.store.buffer].role == "tmp" and st.store.buffer not in read}
 
 
 def _normal(program: Program, linked: set[Path]) -> Program:

@@ -61,8 +61,9 @@ def reference(root: Program, regime: str, seed: int) -> Reference:
         return known
     made = _compute(root, regime, seed)
     _CACHE[key] = made
-    while len(_CACHE) > 1 and sum(r.nbytes for r in _CACHE.values()) > _CACHE_BYTES:
-        _CACHE.popitem(last=False)
+    held = sum(r.nbytes for r in _CACHE.values())
+    while len(_CACHE) > 1 and held > _CACHE_BYTES:
+        held -= _CACHE.popitem(last=False)[1].nbytes
     return made
 
 

@@ -85,7 +85,7 @@ def _scattered(b: Builder, x: Value, window: Window, lead: Indices, out: Indices
     conditions: list[Expr] = []
     for d in range(window.rank):
         reach = b.simplify(out[d] + window.padding[d] - offsets[d] * window.dilation[d])
-        conditions.append(reach >= 0)
+        conditions.append(ix(0) <= reach)
         if not is_one(window.stride[d]):
             conditions.append(op("%", reach, window.stride[d]).eq(0))
         where.append(b.simplify(reach // window.stride[d]))

@@ -51,7 +51,7 @@ class Window:
     def inside(self, d: int, where: Expr, extent: Expr) -> list[Expr]:
         """Conditions for ``where`` to lie in the array, as far as they are not certain."""
         padded = not is_zero(self.padding[d])
-        return [*([where >= 0] if padded else []), *([where < extent] if padded or self.over else [])]
+        return [*([ix(0) <= where] if padded else []), *([where < extent] if padded or self.over else [])]
 
     def read(self, b: Builder, x: Value, lead: Sequence[Expr], out: Sequence[Expr], offsets: Sequence[Expr], outside: float) -> Expr:
         """``x[lead, window element]``, or ``outside`` where the element is padding."""

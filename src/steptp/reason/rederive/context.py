@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -67,10 +67,9 @@ class CheckContext:
         """For each tiny binding: parent and child in order, parent and child as multisets."""
         return tuple((run(a), run(b), run(a, ordered=False), run(b, ordered=False)) for a, b in self.tiny)
 
-    @cached_property
-    def roomy_runs(self) -> tuple[tuple[Run, Run, Run, Run], ...]:
-        """As ``runs``, at larger sizes, where more than one pair of tiled loops has several tiles."""
-        return tuple((run(a), run(b), run(a, ordered=False), run(b, ordered=False)) for a, b in self._bound(preferred=8000))
+    def roomy(self) -> Iterator[tuple[Program, Program]]:
+        """As ``tiny``, at larger sizes, where more than one pair of tiled loops has several tiles."""
+        yield from reversed(self._bound(preferred=3000))
 
     def events(self, program: Program) -> list[Event]:
         out: list[Event] = []

@@ -10,7 +10,7 @@ from steptp.ir.walk import get, loads, stmt_exprs, visit
 from steptp.reason.patterns import Claim
 from steptp.reason.rederive.context import CheckContext, Rederivation, loop_at
 from steptp.reason.rederive.figures import _declared
-from steptp.reason.rederive.symbolic import Element, Event, Run
+from steptp.reason.rederive.symbolic import Element, Event, Run, run
 
 __all__ = ["ORDER"]
 
@@ -112,16 +112,13 @@ def _order(c: Claim, ctx: CheckContext) -> str | None:
     if not ctx.runs:
         return "no tiny sizes to try it at"
     changed = False
-    for name in ("runs", "roomy_runs"):  # the second only where the first shows no change
-        found: tuple[tuple[Run, Run, Run, Run], ...] = getattr(ctx, name)
-        for strict_a, strict_b, loose_a, loose_b in found:
-            if _final(loose_a, c["buffer"]) != _final(loose_b, c["buffer"]):
-                return f"{c['buffer']} does not accumulate the same terms"
-            changed |= _final(strict_a, c["buffer"]) != _final(strict_b, c["buffer"])
-        if changed or c.kind == "order_kept":
-            break
+    for strict_a, strict_b, loose_a, loose_b in ctx.runs:
+        if _final(loose_a, c["buffer"]) != _final(loose_b, c["buffer"]):
+            return f"{c['buffer']} does not accumulate the same terms"
+        changed |= _final(strict_a, c["buffer"]) != _final(strict_b, c["buffer"])
     if c.kind == "order_kept":
         return "the order differs" if changed else None
+    changed = changed or any(_final(run(a), c["buffer"]) != _final(run(b), c["buffer"]) for a, b in ctx.roomy())
     return None if changed else "the order is the same"
 
 

@@ -7,6 +7,7 @@ multisets of their terms. Touched elements are reported per store, so that confl
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -86,6 +87,13 @@ def _constant(expr: Const) -> Value:
 
 
 _IDENTITIES = {reduce: _identities(reduce) for reduce in REDUCERS}
+
+
+_PLAIN: dict[str, Callable[..., int | bool]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne, "and": lambda a, b: bool(a) and bool(b), "or": lambda a, b: bool(a) or bool(b),
+}  # fmt: skip
+"""Integer operators that cannot fail; ``eval_index`` does the others."""
 
 
 class _Executor:
@@ -216,6 +224,8 @@ class _Executor:
             return _hash("select", cond, self._value(expr.args[1]), self._value(expr.args[2]))
         args = [self._value(a) for a in expr.args]
         if all(isinstance(a, int) for a in args):
+            if (plain := _PLAIN.get(expr.name)) is not None:
+                return int(plain(*args))
             whole = Op(expr.name, tuple(Var(f"a{n}") for n in range(len(args))), expr.type)
             return eval_index(whole, {f"a{n}": a for n, a in enumerate(args) if isinstance(a, int)})
         return _hash(expr.name, *args)

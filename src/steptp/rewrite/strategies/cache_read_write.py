@@ -14,7 +14,7 @@ from steptp.ir.resets import reset_plan
 from steptp.ir.sizes import eval_index, shape_of
 from steptp.ir.walk import Visit, body_at, buffer_table, free_vars, loads, map_expr, replace_body, stmt_exprs
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
-from steptp.rewrite.context import Context, path_text
+from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.exprs import children
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.strategies.expression_splitting import before_insertion
@@ -59,7 +59,7 @@ class CacheReadWrite(Strategy):
         params = dict(site.params)
         loop, buffer = ctx.loop(site.path), buffer_table(ctx.program).get(str(params.get("buffer")))
         if loop is None:
-            return NotApplicable("not-a-loop", f"there is no loop at {path_text(site.path)}")
+            return no_loop(site.path)
         if buffer is None or params.get("mode") not in ("read", "accumulate") or set(params) != {"mode", "buffer"}:
             return NotApplicable("bad-site", "cache_read_write takes mode=read or mode=accumulate and buffer=<name>")
         return _read(ctx, site, loop, buffer) if params["mode"] == "read" else _accumulate(ctx, site, loop, buffer)
@@ -222,7 +222,7 @@ def _region(ctx: Context, buffer: Buffer, accesses: list[tuple[Load, dict[str, L
         for access, inside in accesses:
             split = _split(access.indices[d], inside)
             if split is None:
-                return NotApplicable("region", f"the region of {buffer.name} read there is no box: its index {d} is not a sum of loop variables")
+                return NotApplicable("region", f"the reads of {buffer.name} fill no box: index {d} is no sum of loop variables whose extents are fixed")
             mine, span = split
             if outer is not None and not same_index(outer, mine):
                 return NotApplicable("region", f"reads of {buffer.name} start at different places in dimension {d}")
@@ -305,6 +305,7 @@ def _accumulate(ctx: Context, site: Site, loop: Loop, buffer: Buffer) -> Outcome
         return plan
     store, home, dims = plan.store, plan.home, plan.dims
     size = math.prod(eval_index(p.extent, ctx.env) for p in dims)
+    alone = sum(s.buffer == buffer.name for _, s in ctx.stores) == 1  # what tier 2 can read through; tier 3 decides otherwise
     (name,) = ctx.fresh_global(f"{buffer.name}l")
     inner = tuple(Var(p.var) for p in dims)
     body = _retarget(loop.body, store, replace(store, buffer=name, indices=inner))
@@ -326,7 +327,7 @@ def _accumulate(ctx: Context, site: Site, loop: Loop, buffer: Buffer) -> Outcome
             fact("accumulates_in", "child", buffer=buffer.name, into=name, loop=loop.var, at=path_text(path)),
             fact("written_back", "child", buffer=buffer.name, elements=size),
         ),
-        instance_map(ctx.program, child, lambda p: before_insertion(p, (*owner, n + 1)), lambda _: {}),
+        instance_map(ctx.program, child, lambda p: before_insertion(p, (*owner, n + 1)), lambda _: {}) if alone else None,
         Forwarding(tuple(((*owner, k), (*owner, k + 1)) for k in range(n + 1, len(around)))),
     )
 

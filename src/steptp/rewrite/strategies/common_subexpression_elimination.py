@@ -13,6 +13,7 @@ from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotAppli
 from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.exprs import Place, children, expr_at, exprs_of, parse_place, place_param, with_children
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.strategies.compute_inline import reads_through
 from steptp.rewrite.strategies.expression_splitting import before_insertion, conditional, free_index
 from steptp.rewrite.tools import buffers_touched, identity_map, instance_map
 
@@ -109,7 +110,8 @@ def _local(ctx: Context, site: Site, expr: Expr) -> Outcome:
         return e if all(a is b for a, b in zip(below, new, strict=True)) else with_children(e, new)
 
     changed = tuple(replace(s, value=swap(s.value)) if n <= k <= last and isinstance(s, Store) else s for k, s in enumerate(body))
-    child = replace_body(ctx.program, owner, (*changed[:n], Store(name, (), expr), *changed[n:]))
+    made = Store(name, (), expr)
+    child = replace_body(ctx.program, owner, (*changed[:n], made, *changed[n:]))
     child = replace_body(child, home, body_at(child, home), (*holder.tmps, Buffer(name, expr.dtype, (), Scope.LOCAL)))
     return Applied(
         child,
@@ -119,7 +121,7 @@ def _local(ctx: Context, site: Site, expr: Expr) -> Outcome:
             fact("occurs", "parent", text=print_expr(expr), count=count, at=path_text(path)),
             fact("buffer_added", "child", name=name, dtype=str(expr.dtype), elements=1),
         ),
-        instance_map(ctx.program, child, lambda p: before_insertion(p, path), lambda _: {}),
+        instance_map(ctx.program, child, lambda p: before_insertion(p, path), lambda _: {}) if reads_through(ctx, path, made, child) else None,
         Forwarding(tuple(((*owner, k), (*owner, k + 1)) for k in range(n, len(body)))),
     )
 

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from steptp.analysis.expand import pure_definition
-from steptp.ir import Expr, Load, Path, Store, Var
+from steptp.ir import Expr, Load, Path, Program, Store, Var
 from steptp.ir.walk import all_tmps, declaring_path, loads, map_expr, replace_at, subexprs, substitute
 from steptp.rewrite.base import Applied, Exactness, Family, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.orders import grown
 from steptp.rewrite.tools import identity_map, tidy
 
-__all__ = ["ComputeInline", "STRATEGY", "MAX_NODES", "may_be_overwritten"]
+__all__ = ["ComputeInline", "STRATEGY", "MAX_NODES", "may_be_overwritten", "reads_through"]
 
 MAX_NODES = 80
 
@@ -131,9 +132,17 @@ def _find_producer(ctx: Context, name: str) -> _Producer | NotApplicable:
         inner = declaring_path(ctx.program, other)
         if home[: len(inner)] != inner:
             return NotApplicable("not-visible", f"{other}, from which {name} is computed, does not live as long as {name}")
-    if may_be_overwritten(ctx, path, store) and pure_definition(ctx.program, name) is None:
-        return NotApplicable("changed", f"an operand of {name} is overwritten after {path_text(path)} has read it")
+    if may_be_overwritten(ctx, path, store):
+        if pure_definition(ctx.program, name) is None:
+            return NotApplicable("changed", f"an operand of {name} is overwritten after {path_text(path)} has read it")
+        if any(pure_definition(larger, name) is None for (larger,) in grown(ctx.program)):
+            return NotApplicable("size-dependent", f"an operand of {name} is overwritten where a loop runs more than once")
     return _Producer(path, store, dims)
+
+
+def reads_through(ctx: Context, path: Path, made: Store, child: Program) -> bool:
+    """Whether a proof can read through the scalar that the child computes by ``made`` just before the parent's store at ``path``."""
+    return not may_be_overwritten(ctx, path, made) or pure_definition(child, made.buffer) is not None
 
 
 def may_be_overwritten(ctx: Context, path: Path, store: Store) -> bool:

@@ -13,7 +13,7 @@ from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotAppli
 from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.exprs import Place, expr_at, exprs_of, parse_place, place_param, place_text, replace_expr_at
 from steptp.rewrite.fact_kinds import fact
-from steptp.rewrite.strategies.compute_inline import MAX_NODES, may_be_overwritten
+from steptp.rewrite.strategies.compute_inline import MAX_NODES, may_be_overwritten, reads_through
 from steptp.rewrite.tools import instance_map
 
 __all__ = ["ExpressionSplitting", "STRATEGY", "before_insertion", "conditional", "free_index"]
@@ -103,7 +103,7 @@ def _scalar(ctx: Context, site: Site, store: Store, place: Place, expr: Expr) ->
             fact("named", "child", name=name, text=print_expr(expr)),
             fact("buffer_added", "child", name=name, dtype=str(expr.dtype), elements=1),
         ),
-        instance_map(ctx.program, child, lambda p: before_insertion(p, path), lambda _: {}),
+        instance_map(ctx.program, child, lambda p: before_insertion(p, path), lambda _: {}) if reads_through(ctx, path, first, child) else None,
         Forwarding(((path, (*owner, n + 1)), *(((*owner, k), (*owner, k + 1)) for k in range(n + 1, len(body))))),
         () if may_be_overwritten(ctx, path, first) else _undo((*owner, n + 1), path, name, store, expr),
     )
@@ -134,7 +134,9 @@ def _tensor_problem(ctx: Context, path: Path, expr: Expr) -> NotApplicable | Non
         if free_vars(loop.extent):
             return NotApplicable("extent-varies", f"{loop.var} runs {print_expr(loop.extent)} times, which varies")
         if loop.var not in names and (ctx.value(loop.extent) or 0) < 1:
-            return NotApplicable("never", f"{loop.var} runs {print_expr(loop.extent)} times, which is none at the present sizes, so the expression is never evaluated")
+            return NotApplicable(
+                "never", f"{loop.var} runs {print_expr(loop.extent)} times, which is none at the present sizes, so the expression is never evaluated"
+            )
     if not names:
         return NotApplicable("constant", "the expression does not depend on a loop")
     read, top = {e.buffer for e in loads(expr)}, path[:1]

@@ -13,7 +13,7 @@ from steptp.ir import Buffer, Expr, Load, Loop, LoopKind, Op, Path, Scope, Store
 from steptp.ir.nodes import Stmt
 from steptp.ir.walk import body_at, free_vars, loads, map_stmt_exprs, replace_body, substitute
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
-from steptp.rewrite.context import Context, path_text
+from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.fact_kinds import fact
 
 __all__ = ["OnlineSoftmax", "STRATEGY"]
@@ -43,6 +43,8 @@ class OnlineSoftmax(Strategy):
     def apply(self, ctx: Context, site: Site) -> Outcome:
         if site.params:
             return NotApplicable("bad-site", "online_softmax takes no parameters")
+        if ctx.loop(site.path) is None:
+            return no_loop(site.path)
         found = _match(ctx, site.path)
         if isinstance(found, NotApplicable):
             return found

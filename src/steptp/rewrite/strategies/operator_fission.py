@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from steptp.analysis.mapping import check_order
 from steptp.ir import Buffer, If, Load, Loop, Path, Scope, Store, Var
 from steptp.ir.nodes import Body, Expr, Stmt
 from steptp.ir.sizes import shape_of
 from steptp.ir.walk import body_at, free_vars, map_expr, replace_body
 from steptp.rewrite.base import Applied, BufferMap, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
-from steptp.rewrite.context import Context, path_text
+from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.orders import order_problem
 from steptp.rewrite.tools import accumulation_facts, buffers_touched, instance_map
 
 __all__ = ["OperatorFission", "STRATEGY"]
@@ -46,11 +46,11 @@ class OperatorFission(Strategy):
         at, depth = params.get("at"), params.get("depth", 1)
         loop = ctx.loop(path)
         if loop is None:
-            return NotApplicable("not-a-loop", f"there is no loop at {path_text(path)}")
+            return no_loop(path)
         if not isinstance(at, int) or not isinstance(depth, int) or depth < 1 or set(params) - {"at", "depth"}:
             return NotApplicable("bad-site", "operator_fission takes at=<statements in front> and depth=<loops to copy>")
         if not 0 < at < len(loop.body):
-            return NotApplicable("no-cut", f"the body of {loop.var} has {len(loop.body)} statements, so it cannot be cut after {at}")
+            return NotApplicable("no-cut", f"the body of {loop.var} cannot be cut after {at} of its {len(loop.body)} statements")
         chain = _chain(ctx, path, depth)
         if isinstance(chain, NotApplicable):
             return chain
@@ -78,13 +78,12 @@ class OperatorFission(Strategy):
                 return (*owner, p[len(owner)] - 1, *p[len(owner) + 1 :])
             return p
 
-        places = tuple(BufferMap(b.name, b.name, (*(Var(o.var) for o in outer), *(Var(f"d{k}") for k in range(len(b.shape) - len(outer))))) for b, outer in moved)
+        places = tuple(
+            BufferMap(b.name, b.name, (*(Var(o.var) for o in outer), *(Var(f"d{k}") for k in range(len(b.shape) - len(outer))))) for b, outer in moved
+        )
         instances = replace(instance_map(ctx.program, child, source, lambda _: {}), buffers=places)
-        order = check_order(ctx.program, child, ((e.child, e.parent, dict(e.iters)) for e in instances.entries))
-        if isinstance(order, str):
-            return NotApplicable("undecided", f"whether the nest may be cut cannot be decided: {order}")
-        if broken := order.broken or order.reassociated:
-            return NotApplicable("dependent", f"cutting would reverse a dependence: {broken[0].explain()}")
+        if (problem := order_problem(ctx.program, child, instances, "cutting")) is not None:
+            return problem
         stmts = [s for _, s in ctx.stores_under(top)]
         return Applied(
             child,
@@ -102,7 +101,7 @@ class OperatorFission(Strategy):
                     *(((*owner, k), (*owner, k + 1)) for k in range(n + 1, len(around))),
                 )
             ),
-            () if moved else (Site.of("operator_fusion", top, depth=depth),),
+            () if moved or any(c.kind.is_bound for c in chain) else (Site.of("operator_fusion", top, depth=depth),),
         )
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from steptp.analysis.mapping import check_order
 from steptp.ir import Loop, LoopKind, Path, Program, Store, Var, print_expr, same_index
 from steptp.ir.nodes import Body, Expr, Stmt
-from steptp.ir.walk import body_at, fresh_name, replace_body, visit
+from steptp.ir.walk import body_at, enclosing, fresh_name, loads, replace_body, stmt_exprs, visit
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, InstanceMap, NotApplicable, Outcome, Site, Strategy
-from steptp.rewrite.context import Context, path_text
+from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.orders import order_problem
 from steptp.rewrite.tools import accumulation_facts, buffers_touched, instance_map, substitute_body
 
 __all__ = ["OperatorFusion", "STRATEGY"]
 
-_KINDS = (LoopKind.SERIAL, LoopKind.PARALLEL)
+_KINDS = (LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.VECTOR, LoopKind.UNROLL)
 
 
 class OperatorFusion(Strategy):
@@ -30,41 +30,24 @@ class OperatorFusion(Strategy):
     def sites(self, ctx: Context) -> Iterator[Site]:
         for path, _ in ctx.loops:
             for depth in range(1, _shared(ctx, path) + 1):
-                site = Site.of(self.name, path, depth=depth)
-                if isinstance(self.apply(ctx, site), Applied):
-                    yield site
+                if _problem(ctx, path, depth) is None:
+                    yield Site.of(self.name, path, depth=depth)
 
     def apply(self, ctx: Context, site: Site) -> Outcome:
         path, depth = site.path, dict(site.params).get("depth")
         if ctx.loop(path) is None:
-            return NotApplicable("not-a-loop", f"there is no loop at {path_text(path)}")
+            return no_loop(path)
         if not isinstance(depth, int) or depth < 1 or len(site.params) != 1:
             return NotApplicable("bad-site", "operator_fusion takes depth=<number of loops to share>")
         if (problem := _header_problem(ctx, path, depth)) is not None:
             return problem
-        first, second = _chains(ctx, path, depth)
-        names = {b.var: Var(a.var) for a, b in zip(first, second, strict=True) if a.var != b.var}
-        around_vars = {*names, *ctx.owner_names(path), *(a.var for a in first), *ctx.global_names}
-        body = _rename_inner(second[-1].body, {a.var for a in first}, around_vars)
-        moved = substitute_body(body, names, {**ctx.extents_around(path), **{a.var: a.extent for a in first}})
-        joined: Stmt = replace(first[-1], body=(*first[-1].body, *moved), tmps=(*first[-1].tmps, *second[-1].tmps))
-        for outer in reversed(first[:-1]):
-            joined = replace(outer, body=(joined,))
+        if (problem := _problem(ctx, path, depth)) is not None:
+            return problem
+        first, _ = _chains(ctx, path, depth)
+        child, instances = _fused(ctx, path, depth)
         owner, n = path[:-1], path[-1]
-        around = body_at(ctx.program, owner)
-        child = replace_body(ctx.program, owner, (*around[:n], joined, *around[n + 2 :]))
-        inner = (*path, *(0,) * (depth - 1))
-        instances = _instances(ctx.program, child, path, depth, len(first[-1].body), {b.var: a.var for a, b in zip(first, second, strict=True)})
-        order = check_order(ctx.program, child, ((e.child, e.parent, dict(e.iters)) for e in instances.entries))
-        if isinstance(order, str):
-            return NotApplicable("undecided", f"whether the nests may be fused cannot be decided: {order}")
-        if order.broken:
-            return NotApplicable("dependent", f"fusing would reverse a dependence: {order.broken[0].explain()}")
-        if order.reassociated:
-            return NotApplicable("reassociates", f"fusing would change an order of accumulation: {order.reassociated[0].explain()}")
-        for k, loop in enumerate(first):
-            if loop.kind is LoopKind.PARALLEL and (race := Context.of(child).legality.carried((*path, *(0,) * k))) is not None:
-                return NotApplicable("race", f"the fused {loop.kind} loop {loop.var} would carry a dependence: {race.text}")
+        inner, source = (*path, *(0,) * (depth - 1)), (*owner, n + 1, *(0,) * (depth - 1))
+        front, back = len(body_at(ctx.program, inner)), len(body_at(ctx.program, source))
         return Applied(
             child,
             Exactness.BITWISE,
@@ -75,9 +58,75 @@ class OperatorFusion(Strategy):
                 *accumulation_facts(s for p in (path, (*owner, n + 1)) for _, s in ctx.stores_under(p)),
             ),
             instances,
-            _forwarding(path, depth, len(first[-1].body), len(second[-1].body), len(around)),
-            (Site.of("operator_fission", inner, at=len(first[-1].body), depth=depth),),
+            _forwarding(path, depth, front, back, len(body_at(ctx.program, owner))),
+            (Site.of("operator_fission", inner, at=front, depth=depth),),
         )
+
+
+def _fused(ctx: Context, path: Path, depth: int) -> tuple[Program, InstanceMap]:
+    """The program with the two nests fused, and which stores of it run which of the parent's."""
+    first, second = _chains(ctx, path, depth)
+    names = {b.var: Var(a.var) for a, b in zip(first, second, strict=True) if a.var != b.var}
+    around_vars = {*names, *ctx.owner_names(path), *(a.var for a in first), *ctx.global_names}
+    body = _rename_inner(second[-1].body, {a.var for a in first}, around_vars)
+    moved = substitute_body(body, names, {**ctx.extents_around(path), **{a.var: a.extent for a in first}})
+    joined: Stmt = replace(first[-1], body=(*first[-1].body, *moved), tmps=(*first[-1].tmps, *second[-1].tmps))
+    for outer in reversed(first[:-1]):
+        joined = replace(outer, body=(joined,))
+    owner, n = path[:-1], path[-1]
+    around = body_at(ctx.program, owner)
+    child = replace_body(ctx.program, owner, (*around[:n], joined, *around[n + 2 :]))
+    return child, _instances(ctx.program, child, path, depth, len(first[-1].body))
+
+
+def _problem(ctx: Context, path: Path, depth: int) -> NotApplicable | None:
+    """Why nests with equal headers may not be fused; kept with the program."""
+    known = ctx.program._cache.setdefault("operator_fusion", {})
+    assert isinstance(known, dict)
+    if (path, depth) not in known:
+        known[path, depth] = None if _same_iteration_only(ctx, path, depth) else _dependence_problem(ctx, path, depth)
+    found = known[path, depth]
+    assert found is None or isinstance(found, NotApplicable)
+    return found
+
+
+def _same_iteration_only(ctx: Context, path: Path, depth: int) -> bool:
+    """Cheap proof: whatever both nests touch and one writes is indexed, at one place, by each of the shared loops: nothing crosses iterations."""
+    first, second = _chains(ctx, path, depth)
+    beside = (*path[:-1], path[-1] + 1)
+    (reads_a, writes_a), (reads_b, writes_b) = _touched(ctx, path), _touched(ctx, beside)
+    shared = (writes_a & (reads_b | writes_b)) | (writes_b & reads_a)
+    if not shared:
+        return True
+    places: dict[tuple[str, int], set[int]] = {}
+    for start, chain in ((path, first), (beside, second)):
+        numbers = {loop.var: k for k, loop in enumerate(chain)}
+        inner = {loop.var for p, loop in ctx.loops_under(start) if len(p) >= len(path) + depth}
+        if inner & numbers.keys():
+            return False  # a variable that means two loops
+        for v in ctx.visits:
+            if v.path[: len(start)] != start:
+                continue
+            stored = [(v.stmt.buffer, v.stmt.indices)] if isinstance(v.stmt, Store) else []
+            for name, indices in (*stored, *((e.buffer, e.indices) for x in stmt_exprs(v.stmt) for e in loads(x))):
+                if name not in shared:
+                    continue
+                at = {(k, d) for d, i in enumerate(indices) if isinstance(i, Var) and (k := numbers.get(i.name)) is not None}
+                for k in range(depth):
+                    found = {d for j, d in at if j == k}
+                    places[name, k] = places[name, k] & found if (name, k) in places else found
+    return all(places.values())
+
+
+def _dependence_problem(ctx: Context, path: Path, depth: int) -> NotApplicable | None:
+    child, instances = _fused(ctx, path, depth)
+    if (problem := order_problem(ctx.program, child, instances, "fusing")) is not None:
+        return problem
+    for k in range(depth):
+        loop = ctx.loop((*path, *(0,) * k))
+        if loop is not None and loop.kind.is_concurrent and (race := Context.of(child).legality.carried((*path, *(0,) * k))) is not None:
+            return NotApplicable("race", f"the fused {loop.kind} loop {loop.var} would carry a dependence: {race.text}")
+    return None
 
 
 def _shared(ctx: Context, path: Path) -> int:
@@ -106,8 +155,10 @@ def _header_problem(ctx: Context, path: Path, depth: int) -> NotApplicable | Non
             return NotApplicable("no-neighbour", f"{path_text(path)} and its right neighbour are not both nests of {depth} loops")
         if n + 1 < depth and (len(a.body) != 1 or a.tmps or len(b.body) != 1 or b.tmps):
             return NotApplicable("imperfect", f"the loops {a.var} and {b.var} hold more than the next loop, so only {n + 1} loops can be shared")
-        if a.kind is not b.kind or a.kind not in _KINDS:
-            return NotApplicable("loop-kind", f"{a.var} is a {a.kind} loop and {b.var} a {b.kind} loop; fused loops are both serial or both parallel")
+        if a.kind is not b.kind:
+            return NotApplicable("loop-kind", f"{a.var} is a {a.kind} loop and {b.var} a {b.kind} loop")
+        if a.kind not in _KINDS:
+            return NotApplicable("loop-kind", f"{a.var} is a {a.kind} loop; GPU axes are not fused")
         extent = substitute_body((Store("", (), b.extent),), same, {})[0]
         assert isinstance(extent, Store)
         if not same_index(a.extent, extent.value):
@@ -133,7 +184,7 @@ def _rename_inner(body: Body, taken: set[str], avoid: set[str]) -> Body:
     return tuple(one(s) for s in body)
 
 
-def _instances(parent: Program, child: Program, path: Path, depth: int, count: int, names: Mapping[str, str]) -> InstanceMap:
+def _instances(parent: Program, child: Program, path: Path, depth: int, count: int) -> InstanceMap:
     """Stores of the second nest run with the first nest's variables; inner loops correspond by position."""
     inner, neighbour = (*path, *(0,) * (depth - 1)), (*path[:-1], path[-1] + 1)
     source = (*neighbour, *(0,) * (depth - 1))
@@ -157,19 +208,17 @@ def _instances(parent: Program, child: Program, path: Path, depth: int, count: i
 
 
 def _around(program: Program, path: Path) -> list[Loop]:
-    from steptp.ir.walk import enclosing
-
     return [p for p in enclosing(program, path) if isinstance(p, Loop)]
 
 
+def _touched(ctx: Context, place: Path) -> tuple[frozenset[str], frozenset[str]]:
+    stmt = ctx.stmt(place)
+    assert stmt is not None
+    return buffers_touched(stmt)
+
+
 def _written(ctx: Context, path: Path) -> tuple[str, ...]:
-    neighbour = (*path[:-1], path[-1] + 1)
-    found: set[str] = set()
-    for place in (path, neighbour):
-        stmt = ctx.stmt(place)
-        assert stmt is not None
-        found |= buffers_touched(stmt)[1]
-    return tuple(sorted(found))
+    return tuple(sorted(_touched(ctx, path)[1] | _touched(ctx, (*path[:-1], path[-1] + 1))[1]))
 
 
 def _forwarding(path: Path, depth: int, first: int, second: int, siblings: int) -> Forwarding:

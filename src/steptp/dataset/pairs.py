@@ -1,0 +1,36 @@
+"""Verify one pair of programs with the compiled tiers in an isolated worker, so that a crashing or hanging candidate is a verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steptp.dataset.stages import PRELOAD
+from steptp.ir import Program, print_program
+from steptp.measure import Limits, Pool
+from steptp.rewrite.base import Applied, Exactness
+from steptp.verify.isolation import StepTask, check_and_measure, settle
+from steptp.verify.ladder import ALL_TIERS
+from steptp.verify.verdict import Verdict, VerdictKind
+
+__all__ = ["verify_isolated"]
+
+
+def verify_isolated(
+    parent: Program, child: Program, *, applied: Applied | None = None, seed: int = 0, timeout_s: float = 600.0, memory: int = 6 << 30
+) -> Verdict:
+    """The verdict of every tier on ``child`` as a rewrite of ``parent``; ``applied`` is what a strategy returned for it, if one did.
+
+    ``timeout_s`` seconds and ``memory`` bytes at most; beyond them the verdict is ``timeout`` or ``oom``.
+    """
+    task: StepTask[Any] = StepTask(
+        parent=print_program(parent),
+        child=print_program(child),
+        root=print_program(parent),
+        exactness=str(applied.exactness if applied is not None else Exactness.ALGEBRAIC),
+        seed=seed,
+        tiers=ALL_TIERS,
+        instances=applied.instances if applied is not None else None,
+    )
+    with Pool(1, limits=Limits(timeout=timeout_s, memory=memory), preload=PRELOAD) as pool:
+        result = settle(task, pool.submit(check_and_measure, task).result())
+    return Verdict(VerdictKind.UNKNOWN, 0) if result is None else result.verdict
