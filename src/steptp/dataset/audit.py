@@ -152,14 +152,15 @@ def _probe_checks(probes: dict[str, dict[str, float]]) -> Iterator[AuditCheck]:
             yield AuditCheck(name, True, detail)
 
 
-def _explained(data: Dataset) -> list[dict[str, Any]]:
-    return [s for s in data.steps if s["child"] and s["reason"]]
+def _explained(data: Dataset, programs: dict[str, Program]) -> list[dict[str, Any]]:
+    """Steps with an explanation, both of whose programs can be read (the others fail a check of their own)."""
+    return [s for s in data.steps if s["reason"] and s["child"] in programs and s["parent"] in programs]
 
 
 def _reasons(data: Dataset, programs: dict[str, Program], host: HostInfo, seed: int) -> AuditCheck:
     from steptp.reason.checker import check_text
 
-    rows = _explained(data)
+    rows = _explained(data, programs)
     sample = random.Random(derive_seed(seed, "reasons")).sample(rows, min(REASONS, len(rows)))
     bad = []
     for step in sample:
@@ -177,7 +178,7 @@ def _corruption(data: Dataset, programs: dict[str, Program], host: HostInfo, cou
     from steptp.reason.checker import check_text
     from steptp.reason.corrupt import corrupt_text
 
-    rows = _explained(data)
+    rows = _explained(data, programs)
     if not rows:
         return AuditCheck("corrupted reasons rejected", False, "no reasons to corrupt")
     rng = random.Random(derive_seed(seed, "corrupt"))

@@ -92,19 +92,19 @@ def run_build(config: BuildConfig, out: Path, *, jobs: int, overwrite: bool = Fa
 
 def _claim(config: BuildConfig, out: Path, overwrite: bool) -> None:
     """Make sure the folder is ours to write."""
-    stamp = out / "journal" / "config.json"
+    stamp, walks = out / "journal" / "config.json", out / "journal" / "walks.jsonl"
     if stamp.is_file():
         if json.loads(stamp.read_text())["identity"] == config.identity:
             return
-        if not overwrite:
+        begun = walks.is_file() and walks.stat().st_size > 0  # a build that failed to load its workloads left nothing worth keeping
+        if begun and not overwrite:
             raise DatasetError(
                 "dataset-other", f"{out} holds a build with another configuration", hint="choose another --out, or give --overwrite to delete it"
             )
-    elif out.exists() and any(p.name != "journal" or any(p.iterdir()) for p in out.iterdir()):
-        raise DatasetError("dataset-foreign", f"{out} exists and is no dataset of Step-TP", hint="choose another --out")
-    if stamp.is_file():
         with FolderLock(out / "journal"):
             shutil.rmtree(out)
+    elif out.exists() and any(p.name != "journal" or any(p.iterdir()) for p in out.iterdir()):
+        raise DatasetError("dataset-foreign", f"{out} exists and is no dataset of Step-TP", hint="choose another --out")
     atomic_write(stamp, json.dumps({"identity": config.identity, "config": config.model_dump()}, indent=2))
 
 
@@ -218,8 +218,16 @@ class _Build:
             yield entry, walk["steps"][entry.index], walk["programs"][entry.parent]["text"], walk["programs"][entry.child]["text"]
 
     def _measure(self, pool: Pool, by_hash: dict[str, Root], ledger: Ledger, margin: float) -> None:
-        chosen = select_measured(list(ledger.verified()), self.config.measured)
-        self._time(pool, chosen, by_hash, margin, self.journals.timings, "timings", "")
+        verified = list(ledger.verified())
+        chosen = select_measured(verified, self.config.measured)
+        for _ in range(3):  # a pair that cannot be timed makes room for another one
+            self._time(pool, chosen, by_hash, margin, self.journals.timings, "timings", "")
+            failed = {e.id for e in chosen if self.journals.timings.get(e.id)["timing"] is None}
+            again = select_measured([e for e in verified if e.id not in failed], self.config.measured)
+            if not failed or {e.id for e in again} <= {e.id for e in chosen}:
+                break
+            chosen = again
+        chosen = [e for e in chosen if e.id in self.journals.timings]
         best = best_siblings(chosen, lambda e: self.journals.timings.get(e.id))
         self._time(pool, best, by_hash, margin, self.journals.again, "best siblings again", "again")
         self.result.measured = len(chosen)

@@ -179,37 +179,37 @@ class ExprParser:
             self._too_deep(self.pos)
         kinds, start = self.kinds, self.pos
         left = self._unary(least)
-        compared: _Node | None = None  # the right side of the comparison that 'left' ends with, and its sign
-        sign = ""
+        sign = ""  # of the comparison that 'left' ends with
         while True:
             name = kinds[self.pos]
             rank = _RANK.get(name)
             if rank is None or rank < least:
                 self.depth -= 1
                 return left
-            if compared is not None and name in _COMPARISONS and not (name in _CHAINS and sign in _CHAINS):
+            if sign and name in _COMPARISONS and not (name in _CHAINS and sign in _CHAINS):
                 self.fail("syntax-chain", f"a comparison with {sign} stands before {name}", self.pos, hint=_CHAIN)
             self.pos += 1
             right = self._expr(rank + 1)
             if name in _COMPARISONS:
-                left, compared, sign = self._compare(left, compared, name, right, start), right, name
+                left = self._continue(left, name, right, start) if sign else self._combine(name, (left, right), start)
+                sign = name
             elif name == "and" and right is self.chain[0] and isinstance(left, Expr):  # its parts join the row of conditions
                 for part in self.chain[1]:
                     left = self._combine(name, (left, part), start)
             else:
-                left, compared = self._combine(name, (left, right), start), None
+                left, sign = self._combine(name, (left, right), start), ""
 
-    def _compare(self, left: _Node, middle: _Node | None, name: str, right: _Node, start: int) -> _Node:
-        """One comparison; after another one, ``a<b<c`` is ``a<b and b<c``."""
-        if middle is None:
-            return self._combine(name, (left, right), start)
-        part = self._combine(name, (middle, right), start)
+    def _continue(self, left: _Node, name: str, right: _Node, start: int) -> _Node:
+        """A further comparison: ``a<b<c`` is ``a<b and b<c``."""
+        assert isinstance(left, Op)
+        parts = self.chain[1] if left is self.chain[0] else [left]
+        last = parts[-1]
+        assert isinstance(last, Op)
+        part = self._combine(name, (last.args[1], right), start)
         chained = self._combine("and", (left, part), start)
-        assert isinstance(left, Expr)
         assert isinstance(part, Expr)
         assert isinstance(chained, Expr)
-        known = self.chain[1] if left is self.chain[0] else [left]
-        self.chain = (chained, [*known, part])
+        self.chain = (chained, [*parts, part])
         return chained
 
     def _unary(self, least: int) -> _Node:

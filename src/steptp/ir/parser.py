@@ -27,7 +27,7 @@ _SCOPES = {s.value: s for s in Scope if s is not Scope.GLOBAL}
 _ASSIGN: dict[str, str | None] = {"=": None, **{row.token: name for name, row in REDUCERS.items()}}
 _HEADER = ("size", "in", "out", "tmp")
 _AFTER_LOW = frozenset({"..", "+", "-", "*", "//", "%", "("})
-_STATEMENT_HINT = "statements look like: for i:N j:M X[i,j] = Y[j,i]"
+_STATEMENT_HINT = "statements look like: for i j X[i,j]=Y[j,i]"
 
 
 @dataclass(frozen=True, slots=True)

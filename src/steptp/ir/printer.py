@@ -82,10 +82,7 @@ def _continued(before: Expr, cond: Expr) -> str:
     """``<c`` where ``a<b`` stands before ``b<c``, so that the two make a chain; else nothing."""
     if not (isinstance(before, Op) and isinstance(cond, Op) and before.name in _CHAINS and cond.name in _CHAINS and before.args[1] == cond.args[0]):
         return ""
-    first, middle, last = _piece(before.args[0]), _piece(cond.args[0]), _piece(cond.args[1])
-    if middle[2] and (first[2] or last[2]):  # literals only: one of them has to show its dtype
-        return ""
-    return cond.name + _wrap(last, _PRECEDENCE[cond.name] + 1)
+    return cond.name + _wrap(_piece(cond.args[1]), _PRECEDENCE[cond.name] + 1)
 
 
 def _op(name: str, expr: Op, parts: list[_Piece]) -> _Piece:

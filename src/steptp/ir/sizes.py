@@ -18,7 +18,7 @@ def eval_index(expr: Expr, env: Mapping[str, int]) -> int:
 
     Comparisons and logic give 0 or 1. Raises :class:`LeirError` ``check-index`` for anything else.
     """
-    if isinstance(expr, Const):
+    if isinstance(expr, Const) and not expr.type.is_float:
         return int(expr.value)
     if isinstance(expr, (Size, Var)):
         if expr.name not in env:

@@ -32,6 +32,7 @@ GUARDED_TERMS = "size N=4 M=3 K=4\nin X f32[N,K,M]\nout Y f32[N,M]\nfor i:N k:K 
 READ_BACK = "size N=4 K=3\nin X f32[N,K]\nout Y f32[N] Z f32[N,K]\nfor i:N k:K\n Y[i] += X[i,k]\n Z[i,k] = Y[i]\n"
 COPY = "size N=3 M=4\nin X f32[N,M]\nout Y f32[N,M]\nfor i:N\n tmp c f32[M] local\n for j:M c[j] = X[i,j]\n for j:M Y[i,j] = c[j]*2\n"
 LOCAL = "size N=3 M=4 R=2\nin X f32[N,M]\nout Y f32[N,R,M]\nfor i:N\n tmp c f32[M] local\n for j:M c[j] = X[i,j]\n for r:R j:M Y[i,r,j] = c[j]*2\n"
+TWO_WRITERS = "size N=4 K=3\nin A f32[N,K]\nout C f32[N+1] D f32[N,K]\nfor i:N+1 C[i] = 1\nfor i:N\n for k:K C[i] += A[i,k]\n for k:K D[i,k] = C[i+1]\n"
 CASES = {
     "row": ("matmul", "cache_read_write@0:mode=read,buffer=A"),
     "tile": (TILED, "cache_read_write@0:mode=read,buffer=A"),
@@ -43,6 +44,7 @@ CASES = {
     "table": (TABLE, "cache_read_write@0:mode=read,buffer=T"),
     "accumulate_scalar": ("matmul", "cache_read_write@0.0.0:mode=accumulate,buffer=C"),
     "accumulate_guarded_terms": (GUARDED_TERMS, "cache_read_write@0.0:mode=accumulate,buffer=Y"),
+    "accumulate_over_other_values": (TWO_WRITERS, "cache_read_write@1.0:mode=accumulate,buffer=C"),
     "refuse_tail": (TAIL, "cache_read_write@0:mode=read,buffer=X"),
     "refuse_siblings": (TWO_SIBLINGS, "cache_read_write@0:mode=read,buffer=X"),
     "refuse_inner_loop_may_not_run": (MAYBE_NONE, "cache_read_write@1:mode=read,buffer=Q"),
@@ -87,6 +89,14 @@ def test_sites_of_the_cases(text: str) -> None:
         check_step(subject, site, step)
         assert step.instances is not None
         assert not list(safety_problems(step.program))
+
+
+def test_a_second_writer_leaves_the_proof_to_tier_3() -> None:
+    subject = program(TWO_WRITERS)
+    step = engine.applied_or_raise(subject, CASES["accumulate_over_other_values"][1])
+    assert step.instances is None
+    verdict = verify_step(subject, step.program, applied=step, build_tiers=False)
+    assert verdict.ok, verdict.message
 
 
 def test_a_dimension_of_one_survives_a_rebinding() -> None:

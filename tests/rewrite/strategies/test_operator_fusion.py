@@ -21,6 +21,7 @@ TMPS = "size N=4\nin X f32[N]\nout Y f32[N] Z f32[N]\nfor i:N\n tmp t f32[]\n t[
 OVERWRITES = "size N=4\nin X f32[N]\nout Y f32[N]\ntmp t f32[N]\nfor i:N t[i] = X[i]\nfor i:N Y[i] = t[N-1-i]\nfor i:N t[i] = 0\nfor i:N if t[i]<0: Y[i] = 1\n"
 TRIANGLES = "size N=4\nin X f32[N,N]\nout Y f32[N,N]\nfor i:N j:N Y[i,j] = 0\nfor i:N j:i+1 Y[i,j] = X[i,j]\n"
 ONE_ROW = "size B=1 N=4\nin X f32[B,N]\nout Y f32[B,N] Z f32[N]\nfor b:B i:N Z[i] = X[b,i]\nfor b:B i:N Y[b,i] = Z[i]\n"
+VECTORS = "size N=4 M=8\nin X f32[N,M]\nout Y f32[N,M] Z f32[N,M]\nfor i:N vec j:M Y[i,j] = X[i,j]*2\nfor i:N vec j:M Z[i,j] = Y[i,j]+1\n"
 CASES = {
     "pointwise": (CHAIN, "operator_fusion@0:depth=2"),
     "outer_only": (CHAIN, "operator_fusion@0:depth=1"),
@@ -30,6 +31,7 @@ CASES = {
     "temporaries": (TMPS, "operator_fusion@0:depth=1"),
     "renamed_inside": (CAPTURE, "operator_fusion@0.0:depth=1"),
     "triangle_rows": (TRIANGLES, "operator_fusion@0:depth=1"),
+    "vectors": (VECTORS, "operator_fusion@0:depth=2"),
     "refuse_next_iteration": (NEEDS_NEXT, "operator_fusion@1:depth=1"),
     "refuse_maximum_unfinished": ("softmax", "operator_fusion@0:depth=2"),
     "refuse_parallel_race": (PARALLEL_SHIFT, "operator_fusion@1:depth=1"),

@@ -15,7 +15,8 @@ from steptp.frontend.translate import translate_module
 from steptp.frontend.workload import Workload
 from steptp.frontend.zoo import activations, attention, blocks, conv, losses, matmul, norms, pool, reductions, scans
 from steptp.frontend.zoo.entry import Case, Spec, randomize, seed_of
-from steptp.ir import DType
+from steptp.ir import DType, Program
+from steptp.ir.index import ix
 
 __all__ = ["names", "spec", "families", "get"]
 
@@ -73,7 +74,14 @@ def _build(s: Spec, preset: str, sizes: str) -> Workload:
     done, dynamic = translate_module(module, blank, s.name, sizes=sizes)
     params = {leaf.name: to_numpy(leaf.tensor) for leaf in done.leaves if leaf.kind != "input"}
     mutated = {out: leaf.name for out, leaf in done.mutated.items()}
-    return Workload(s.name, done.program, "zoo", module, params, mutated, f"zoo:{s.name}@{preset}", dynamic, done.leaves, _maker(s.name, made, dtype))
+    program = _ranged(done.program, [leaf.name for leaf in done.leaves if leaf.kind == "input"], made)
+    return Workload(s.name, program, "zoo", module, params, mutated, f"zoo:{s.name}@{preset}", dynamic, done.leaves, _maker(s.name, made, dtype))
+
+
+def _ranged(program: Program, names: Sequence[str], made: Case) -> Program:
+    """Declare the range of integer inputs that have none from their use: without one, no sum of them is safe from overflow."""
+    drawn = {name: (ix(arg.low), ix(arg.high)) for name, arg in zip(names, made.args, strict=True) if arg.kind == "ints"}
+    return program.with_(inputs=tuple(replace(b, range=drawn[b.name]) if b.name in drawn and b.range is None else b for b in program.inputs))
 
 
 def _maker(name: str, made: Case, dtype: DType) -> Callable[[int], Sequence[torch.Tensor]]:

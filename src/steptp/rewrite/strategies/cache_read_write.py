@@ -17,6 +17,7 @@ from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotAppli
 from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.exprs import children
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.strategies.compute_inline import reads_through
 from steptp.rewrite.strategies.expression_splitting import before_insertion
 from steptp.rewrite.tools import instance_map
 
@@ -177,7 +178,8 @@ def _read(ctx: Context, site: Site, loop: Loop, buffer: Buffer) -> Outcome:
     names = ctx.fresh_vars((*path, 0), *(f"c{d}" for d in kept))
     taken: dict[int, Expr] = {d: Var(v) for d, v in zip(kept, names, strict=True)}
     source = Load(buffer.name, tuple(simplify_index(b + taken[d]) if d in taken else b for d, b in enumerate(region.base)), buffer.dtype)
-    nest: Stmt = Store(name, tuple(taken[d] for d in kept), source)
+    made = Store(name, tuple(taken[d] for d in kept), source)
+    nest: Stmt = made
     for d, var in reversed(list(zip(kept, names, strict=True))):
         nest = Loop(var, region.size[d], (nest,))
 
@@ -197,7 +199,7 @@ def _read(ctx: Context, site: Site, loop: Loop, buffer: Buffer) -> Outcome:
             fact("region_copied", "child", buffer=buffer.name, into=name, loop=loop.var, at=path_text(path)),
             fact("not_written_under", "parent", buffer=buffer.name, loop=loop.var, at=path_text(path)),
         ),
-        instance_map(ctx.program, child, lambda p: before_insertion(p, (*path, 0)), lambda _: {}),
+        instance_map(ctx.program, child, lambda p: before_insertion(p, (*path, 0)), lambda _: {}) if reads_through(ctx, (*path, 0), made, child) else None,
         Forwarding(tuple(((*path, n), (*path, n + 1)) for n in range(len(loop.body)))),
     )
 

@@ -126,7 +126,9 @@ def _stride_facts(ctx: Context, loop: Loop, at: str) -> Iterator[Fact]:
         accesses += [(e.buffer, e.indices) for part in stmt_exprs(met.stmt) for e in subexprs(part) if isinstance(e, Load)]
         for buffer, indices in accesses:
             text = f"{buffer}[{','.join(print_expr(i, DType.I64) for i in indices)}]"
-            elements = stride_of(ctx, buffer, indices, loop.var)
+            elements = (
+                None if any(isinstance(e, Load) for i in indices for e in subexprs(i)) else stride_of(ctx, buffer, indices, loop.var)
+            )  # a look-up has no stride
             if text not in seen and elements is not None:
                 seen.add(text)
                 yield fact("stride", "parent", loop=loop.var, at=at, access=text, elements=elements)
