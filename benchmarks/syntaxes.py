@@ -1,18 +1,19 @@
-"""Concrete syntaxes for LEIR to compare by their cost in tokens. ``canonical`` is the one in ``docs/leir.md``; the others exist only here."""
+"""Concrete syntaxes for LEIR to compare by their cost in tokens. ``canonical`` is the one of ``docs/leir.md``; the others exist only here."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from steptp.ir import Body, Buffer, Const, DType, Expr, If, Load, Loop, LoopKind, Program, Scope, Size, Stmt, Store, Var, print_expr, print_program
+from steptp.ir.extents import declared_in_shapes, indexed_dimensions
+from steptp.ir.nodes import SizeDecl
 from steptp.ir.ops import REDUCERS
+from steptp.ir.types import looks_like_dtype
 from steptp.ir.walk import buffer_table, map_expr, map_program_exprs, subexprs
 
 __all__ = ["SYNTAXES"]
-
-_ASSIGN = re.compile(r" (=|\+=|\*=|max=|min=|or=|and=) ")
 
 
 @dataclass(frozen=True)
@@ -20,16 +21,19 @@ class _Style:
     """How a variant differs from the canonical text."""
 
     dtype_at_access: bool = False
+    dtype_per_line: bool = False  # the first declaration of each line states its dtype
     line_per_loop: bool = False
     indent: int = 1
     keyword_per_loop: bool = False
+    no_for: bool = False  # a serial loop at the start of a line has no keyword
     braces: bool = False
     python_loops: bool = False
     spaced: bool = False
-    carry_dtype: bool = False  # a declaration takes the dtype of the one before it, also across lines
-    sizes_in_shapes: bool = False  # a size gets its value where it first occurs: in A f32[N=64,K=128]
-    infer_extents: bool = False  # for i j k C[i,j] += A[i,k]*B[k,j]: extents are the dimensions that the variables index
-    index_notation: bool = False  # C[i,j] += A[i,k]*B[k,j]: serial loops in order of first appearance are implied too
+    spaced_assign: bool = False
+    neighbours_apart: bool = False  # each declaration has its own shape
+    size_line: bool = False
+    written_extents: bool = False
+    index_notation: bool = False  # C[i,j]+=A[i,k]*B[k,j]: serial loops in order of first appearance are implied too
 
 
 def _spaced(text: str) -> str:
@@ -45,28 +49,29 @@ class _Printer:
         self.table = buffer_table(program)
         self.out: list[str] = []
         self.last: DType | None = None
-        self.unseen = {s.name: s for s in program.sizes if s.expr is None} if style.sizes_in_shapes else {}
+        self.shapes = {name: b.shape for name, b in self.table.items()}
+        self.unseen = {} if style.size_line else {s.name: s for s in declared_in_shapes(program)}
 
     def text(self) -> str:
         p = self.program
         shown = [s for s in p.sizes if s.name not in self.unseen]
-        if self.style.sizes_in_shapes:  # only sizes that are whole dimensions of inputs can be given there
-            used = {d.name for b in p.inputs for d in b.shape if isinstance(d, Size)}
-            shown = [s for s in p.sizes if s.name not in self.unseen or s.name not in used]
-            self.unseen = {n: s for n, s in self.unseen.items() if n in used}
         if shown:
-            self.out.append("size " + " ".join(f"{s.name}={s.value if s.expr is None else self.expr(s.expr, DType.I64)}" for s in shown))
-        if p.constraints:
-            self.out.append("where " + ", ".join(self.expr(c, None) for c in p.constraints))
+            self.out.append("size " + " ".join(map(self.size, shown)))
         for word, group in (("in", p.inputs), ("out", p.outputs), ("tmp", p.tmps)):
             if group:
                 self.out.append(self.declarations(word, group))
+        if p.constraints:
+            self.out.append("where " + ", ".join(self.expr(c, None) for c in p.constraints))
         self.body(p.body, 0)
         return "\n".join([*self.out, ""])
 
     def declarations(self, word: str, group: tuple[Buffer, ...]) -> str:
-        parts, last = [word], self.last if self.style.carry_dtype else None
-        for b in group:
+        parts, last = [word], None if self.style.dtype_per_line else self.last
+        for position, b in enumerate(group):
+            after = group[position + 1] if position + 1 < len(group) else None
+            if after is not None and not self.style.neighbours_apart and replace(after, name=b.name) == b and not looks_like_dtype(after.name):
+                parts.append(b.name)
+                continue
             dtype = "" if b.dtype is last or self.style.dtype_at_access else f" {b.dtype}"
             scope = f" {b.scope}" if b.scope is not Scope.GLOBAL else ""
             limits = f" {self.expr(b.range[0], DType.I64)}..{self.expr(b.range[1], DType.I64)}" if b.range else ""
@@ -82,19 +87,18 @@ class _Printer:
 
     def dim(self, dim: Expr) -> str:
         first = self.unseen.pop(dim.name, None) if isinstance(dim, Size) else None
-        return f"{first.name}={first.value}" if first else self.expr(dim, DType.I64)
+        return self.size(first) if first else self.expr(dim, DType.I64)
+
+    def size(self, s: SizeDecl) -> str:
+        return f"{s.name}={s.value if s.expr is None else self.expr(s.expr, DType.I64)}"
 
     def inferred(self, loop: Loop) -> bool:
         """Whether the extent is the dimension that the variable alone indexes at its first such access."""
-        for name, indices in _accesses(loop.body):
-            for position, index in enumerate(indices):
-                if isinstance(index, Var) and index.name == loop.var:
-                    return self.table[name].shape[position] == loop.extent
-        return False
+        return [*indexed_dimensions(loop.var, loop.body, self.shapes)] == [loop.extent]
 
     def implied(self, chain: list[Loop | If], store: Store) -> int:
         """How many loops at the end of a chain index notation leaves out."""
-        order = [n for _, indices in _accesses((store,)) for i in indices for n in _in_order(i)]
+        order = [n for indices in _accesses(store) for i in indices for n in _in_order(i)]
         count = 0
         for node in reversed(chain):
             if not isinstance(node, Loop) or node.kind is not LoopKind.SERIAL or node.tmps or node.var not in order or not self.inferred(node):
@@ -109,7 +113,9 @@ class _Printer:
         dtype = f":{self.table[s.buffer].dtype}" if self.style.dtype_at_access else ""
         index = ("," + " " * self.style.spaced).join(self.expr(i, DType.I64) for i in s.indices)
         sign = "=" if s.reduce is None else REDUCERS[s.reduce].token
-        return f"{'carry ' if s.carry else ''}{s.buffer}{dtype}[{index}] {sign} {self.expr(s.value, s.value.dtype)}" + ";" * self.style.braces
+        blank = " " if self.style.spaced_assign or self.style.spaced else ""
+        before = " " if sign[0].isalpha() else blank
+        return f"{'carry ' if s.carry else ''}{s.buffer}{dtype}[{index}]{before}{sign}{blank}{self.expr(s.value, s.value.dtype)}" + ";" * self.style.braces
 
     def hidden(self, stmt: Stmt) -> frozenset[int]:
         chain: list[Loop | If] = []
@@ -139,7 +145,8 @@ class _Printer:
                     heads.append(f"{node.kind} {node.var} in range({self.expr(node.extent, DType.I64)}):")
                 else:
                     word = "" if node.kind is kind and not self.style.keyword_per_loop else f"{node.kind} "
-                    extent = "" if self.style.infer_extents and self.inferred(node) else f":{self.expr(node.extent, DType.I64)}"
+                    word = "" if self.style.no_for and node.kind is LoopKind.SERIAL and kind is None else word
+                    extent = "" if not self.style.written_extents and self.inferred(node) else f":{self.expr(node.extent, DType.I64)}"
                     heads.append(f"{word}{node.var}{extent}")
                     kind = node.kind
                 tmps = node.tmps if isinstance(node, Loop) else ()
@@ -157,16 +164,11 @@ class _Printer:
                 self.out.append(pad + "}")
 
 
-def _accesses(body: Body) -> Iterator[tuple[str, tuple[Expr, ...]]]:
-    """Accesses in the order of the text."""
-    for stmt in body:
-        if isinstance(stmt, Store):
-            yield stmt.buffer, stmt.indices
-        exprs = (*stmt.indices, stmt.value) if isinstance(stmt, Store) else (stmt.cond,) if isinstance(stmt, If) else (stmt.extent,)
-        for expr in exprs:
-            yield from ((e.buffer, e.indices) for e in subexprs(expr) if isinstance(e, Load))
-        if not isinstance(stmt, Store):
-            yield from _accesses(stmt.body)
+def _accesses(store: Store) -> Iterator[tuple[Expr, ...]]:
+    """Indices of the accesses in the order of the text."""
+    yield store.indices
+    for expr in (*store.indices, store.value):
+        yield from (e.indices for e in subexprs(expr) if isinstance(e, Load))
 
 
 def _in_order(expr: Expr) -> list[str]:
@@ -177,16 +179,17 @@ def _styled(style: _Style) -> Callable[[Program], str]:
     return lambda program: _Printer(program, style).text()
 
 
-def _tight(program: Program) -> str:
-    """No blanks around assignments."""
-    return _ASSIGN.sub(r"\1", print_program(program))
+def _unchained(program: Program) -> str:
+    """``0<=i and i<N`` instead of ``0<=i<N``."""
+    side = r"[^<>=, ]+"
+    return re.sub(rf"({side})(<=?)({side})(<=?)(?={side})", r"\1\2\3 and \3\4", print_program(program))
 
 
 def _keyword_per_assign(program: Program) -> str:
     """Words instead of operators for accumulation: ``sum C[i,j] A[i,k]*B[k,j]``."""
     text = print_program(program)
     words = {"+=": "sum", "*=": "prod", "max=": "max", "min=": "min", "or=": "any", "and=": "all"}
-    return "\n".join(re.sub(r"(\w+\[[^=]*?\]) (\+=|\*=|max=|min=|or=|and=) ", lambda m: f"{words[m[2]]} {m[1]} ", line) for line in text.split("\n"))
+    return "\n".join(re.sub(r"(\w+\[[^=]*?\]) ?(\+=|\*=|max=|min=|or=|and=)", lambda m: f"{words[m[2]]} {m[1]} ", line) for line in text.split("\n"))
 
 
 def _numbers(program: Program) -> str:
@@ -220,26 +223,28 @@ def _short_names(program: Program) -> str:
 
 
 SYNTAXES: dict[str, Callable[[Program], str]] = {
-    "canonical": print_program,
-    "explicit": lambda program: print_program(program, compact=False),
-    "compact": lambda program: print_program(program, compact=True),
-    "tight": _tight,
-    "short_names": _short_names,
-    "numbers": _numbers,
-    "keyword_per_loop": _styled(_Style(keyword_per_loop=True)),
-    "dtype_at_access": _styled(_Style(dtype_at_access=True)),
-    "line_per_loop": _styled(_Style(line_per_loop=True, keyword_per_loop=True)),
-    "spaced": _styled(_Style(spaced=True)),
+    "canonical": _styled(_Style()),
+    # one choice undone
+    "extents written": _styled(_Style(written_extents=True)),
+    "size line": _styled(_Style(size_line=True)),
+    "neighbours apart": _styled(_Style(neighbours_apart=True)),
+    "dtype per line": _styled(_Style(dtype_per_line=True)),
+    "blanks around =": _styled(_Style(spaced_assign=True)),
+    "no chains": _unchained,
+    "keyword per loop": _styled(_Style(keyword_per_loop=True)),
+    "line per loop": _styled(_Style(line_per_loop=True, keyword_per_loop=True)),
+    "dtype at access": _styled(_Style(dtype_at_access=True)),
+    "all spelled out": _styled(_Style(written_extents=True, size_line=True, neighbours_apart=True, dtype_per_line=True, spaced_assign=True)),
+    # other styles
+    "blanks everywhere": _styled(_Style(spaced=True)),
     "braces": _styled(_Style(braces=True)),
-    "python_loops": _styled(_Style(python_loops=True)),
-    "python_lines": _styled(_Style(python_loops=True, line_per_loop=True, indent=4, spaced=True)),
-    "word_reducers": _keyword_per_assign,
-    "carry_dtype": _styled(_Style(carry_dtype=True)),
-    "sizes_in_shapes": _styled(_Style(sizes_in_shapes=True)),
-    "infer_extents": _styled(_Style(infer_extents=True)),
-    "index_notation": _styled(_Style(infer_extents=True, index_notation=True)),
-    "carry+infer": _styled(_Style(carry_dtype=True, infer_extents=True)),
-    "carry+infer+shapes": _styled(_Style(carry_dtype=True, infer_extents=True, sizes_in_shapes=True)),
-    "carry+index": _styled(_Style(carry_dtype=True, infer_extents=True, index_notation=True)),
-    "carry+index+shapes": _styled(_Style(carry_dtype=True, infer_extents=True, index_notation=True, sizes_in_shapes=True)),
+    "Python loops": _styled(_Style(python_loops=True)),
+    "Python lines": _styled(_Style(python_loops=True, line_per_loop=True, indent=4, spaced=True)),
+    "words for sums": _keyword_per_assign,
+    # shorter, not chosen
+    "no 'for'": _styled(_Style(no_for=True)),
+    "index notation": _styled(_Style(index_notation=True)),
+    "numbers for sizes": _numbers,
+    "one-letter names": _short_names,
 }
+"""Name → text of a program. ``canonical`` is printed by the code of the others, to show that they differ in nothing else."""

@@ -172,6 +172,7 @@ def script(program: Program) -> str:
 def _check(program: Program, run: bool) -> None:
     import numpy as np
     import tvm
+
     from steptp.interp import evaluate
 
     made = blocks(program)

@@ -55,7 +55,7 @@ def _compare(work: Workload, factor: float = 1.0, seed: int = 0) -> None:
 def test_a_block_has_named_sizes_and_follows_them() -> None:
     work = from_module(Block(), lambda seed: (tensor(2, 3, 8, seed=seed),), "block")
     text = print_program(work.program)
-    assert sizes_of(work.program) == "B=2 T=3 M=4 C=2*M N=6*M"
+    assert sizes_of(work.program) == "M=4 B=2 T=3 C=2*M N=6*M"
     assert work.program.constraints == ()
     assert "sqrt(f32(M))" in text
     assert "//" not in text
@@ -66,13 +66,13 @@ def test_a_block_has_named_sizes_and_follows_them() -> None:
     check(again)
     feed = {k: v.detach().numpy() for k, v in ((n.replace(".", "_"), p) for n, p in wide.named_parameters())} | {"x": tensor(1, 5, 12).numpy()}
     with torch.no_grad():
-        assert_close(evaluate(again, feed)["out0"], wide(tensor(1, 5, 12)).numpy(), DType.F32, 4)
+        assert_close(evaluate(again, feed)["Y"], wide(tensor(1, 5, 12)).numpy(), DType.F32, 4)
 
 
 def test_training_mode_updates_buffers_as_outputs() -> None:
     work = from_module(Trained(), lambda seed: (tensor(5, 3, seed=seed),), "trained")
     assert [o.name for o in work.program.outputs] == [
-        "out0", "layers_1_num_batches_tracked_out", "layers_1_running_mean_out", "layers_1_running_var_out",
+        "Y", "layers_1_num_batches_tracked_out", "layers_1_running_mean_out", "layers_1_running_var_out",
     ]  # fmt: skip
     assert work.mutated["layers_1_running_mean_out"] == "layers_1_running_mean"
     _compare(work, 4)
@@ -140,7 +140,7 @@ def test_large_graphs_name_the_sizes_of_inputs() -> None:
 
 
 def test_a_module_that_returns_its_input_is_a_copy() -> None:
-    assert "out0[i,j] = x[i,j]" in print_program(agree(lambda x: x, tensor(2, 3)))
+    assert "Y[i,j]=x[i,j]" in print_program(agree(lambda x: x, tensor(2, 3)))
 
 
 def test_outputs_share_and_repeat() -> None:
@@ -189,7 +189,7 @@ def test_programs_alone_have_random_inputs(tmp_path: Path) -> None:
     work = from_module(nn.Embedding(5, 2), lambda seed: (torch.tensor([[0, 4], [1, 1]]),), "table")
     other = work.at(**{work.program.sizes[0].name: work.program.sizes[0].value})
     inputs = other.example_inputs()
-    assert evaluate(other.program, inputs)["out0"].shape == (2, 2, 2)
+    assert evaluate(other.program, inputs)["Y"].shape == (2, 2, 2)
     with pytest.raises(FrontendError) as caught:
         other.reference(inputs)
     assert caught.value.code == "frontend-no-module"

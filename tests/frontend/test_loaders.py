@@ -117,7 +117,7 @@ def test_a_class_with_the_benchmark_convention_loads(tmp_path: Path) -> None:
     assert [shape_text(work.program, b.name) for b in work.program.inputs] == ["N,K", "M,K", "M"]
     assert load_workload(f"{path}:Model") is work
     inputs = work.example_inputs()
-    assert np.allclose(evaluate(work.program, inputs)["out0"], work.reference(inputs)["out0"], atol=1e-6)
+    assert np.allclose(evaluate(work.program, inputs)["Y"], work.reference(inputs)["Y"], atol=1e-6)
     assert work.source.startswith("\nimport torch")
     assert work.kind == "module"
     path.write_text(path.read_text().replace("2 * width", "5 * width"))
@@ -223,10 +223,10 @@ def test_an_einsum_loads() -> None:
     work = load_workload("einsum:ij,jk->ik@i=4,j=3,k=3")
     text = print_program(work.program)
     assert parse(text) == work.program
-    assert "out0[i,j] += x0[i,k]*x1[k,j]" in text
+    assert "for i j k Y[i,j]+=x0[i,k]*x1[k,j]" in text
     assert sizes_of(work.program) == "N=4 K=3 M=3"
     inputs = work.example_inputs()
-    assert np.allclose(evaluate(work.program, inputs)["out0"], work.reference(inputs)["out0"], atol=1e-6)
+    assert np.allclose(evaluate(work.program, inputs)["Y"], work.reference(inputs)["Y"], atol=1e-6)
 
 
 def test_frontend_errors_keep_their_place_across_processes(model: Path) -> None:

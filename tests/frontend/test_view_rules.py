@@ -92,7 +92,7 @@ def test_split_and_merged_heads_keep_affine_indices() -> None:
 def test_parts_of_a_chunk_are_a_size() -> None:
     program = agree(lambda x: x.chunk(2, 1)[0] * x.chunk(2, 1)[1], tensor(3, 4), other=(tensor(2, 8),))
     assert program.constraints == ()
-    assert sizes_of(program) == "N=3 M=2"
+    assert sizes_of(program) == "M=2 N=3"
     assert shape_text(program, "x") == "N,2*M"
 
 

@@ -102,7 +102,7 @@ def _claim(config: BuildConfig, out: Path, overwrite: bool) -> None:
                 "dataset-other", f"{out} holds a build with another configuration", hint="choose another --out, or give --overwrite to delete it"
             )
         with FolderLock(out / "journal"):
-            shutil.rmtree(out)
+            shutil.rmtree(out if begun else out / "journal")
     elif out.exists() and any(p.name != "journal" or any(p.iterdir()) for p in out.iterdir()):
         raise DatasetError("dataset-foreign", f"{out} exists and is no dataset of Step-TP", hint="choose another --out")
     atomic_write(stamp, json.dumps({"identity": config.identity, "config": config.model_dump()}, indent=2))

@@ -88,13 +88,13 @@ def _output(b: Builder, name: str, value: Value) -> Buffer:
 def _renumber(body: tuple[Stmt, ...], tmps: list[Buffer], fixed: set[str]) -> tuple[tuple[Stmt, ...], list[Buffer]]:
     """Final names of temporaries: their stem, or a free letter, without the gaps that dead nests and outputs left."""
     taken = set(fixed) | {t.tmps[0].name for v in visit(body) if isinstance(t := v.stmt, Loop) and t.tmps}
-    out: list[Buffer] = []
-    for tmp in tmps:
-        name = fresh_tmp(tmp.name.rstrip("0123456789") or tmp.name, taken)
-        if name != tmp.name:
-            body = rename_buffer(body, tmp.name, name)
-        out.append(replace(tmp, name=name))
-    return body, out
+    stems = [tmp.name.rstrip("0123456789") or tmp.name for tmp in tmps]
+    names = [fresh_tmp(stem, taken, stems) for stem in stems]
+    for position, tmp in enumerate(tmps):  # through names that nothing has, since new names may be old ones of others
+        body = rename_buffer(body, tmp.name, f"{position}")
+    for position, name in enumerate(names):
+        body = rename_buffer(body, f"{position}", name)
+    return body, [replace(tmp, name=name) for tmp, name in zip(tmps, names, strict=True)]
 
 
 def _moved(b: Builder, expr: Expr) -> Expr:

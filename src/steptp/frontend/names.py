@@ -30,9 +30,10 @@ def fresh(stem: str, taken: set[str]) -> str:
     return name
 
 
-def fresh_tmp(stem: str, taken: set[str]) -> str:
-    """``stem`` if it is free, else a free letter (one token), else ``stem0``, …; the name is added to ``taken``."""
-    return fresh(next((name for name in (stem, *_TMPS) if name not in taken and name not in RESERVED), stem), taken)
+def fresh_tmp(stem: str, taken: set[str], stems: Iterable[str]) -> str:
+    """``stem`` if it is free, else a free letter (one token) that is none of ``stems``, else ``stem0``, …; the name is added to ``taken``."""
+    letters = [name for name in _TMPS if name not in taken and name not in stems]
+    return fresh(stem if stem not in taken or not letters else letters[0], taken)
 
 
 def size_name(rank: int, dim: int, taken: set[str], *, parameter: bool = False) -> str:
