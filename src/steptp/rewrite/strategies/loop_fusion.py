@@ -168,8 +168,11 @@ def _apply(ctx: Context, path: Path, pair: _Pair) -> Applied:
     assert rows is not None
     assert columns is not None
     inverse: tuple[Site, ...] = ()
-    if isinstance(inner.extent, Size) and 2 <= columns < rows * columns:
+    kept, gone = False, 0
+    if isinstance(inner.extent, Size):
         kept = any(s.name == inner.extent.name for s in child.sizes)
+        gone = len(program.constraints) - len(child.constraints)
+    if isinstance(inner.extent, Size) and 2 <= columns < rows * columns and gone <= 1:  # a split states one constraint again, not more
         inverse = (Site.of("loop_split", path, factor=inner.extent.name if kept else columns, tail="exact"),)
     # a size that the step dropped lives on in the map as its value
     known = {s.name for s in child.sizes}
