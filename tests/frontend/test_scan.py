@@ -42,7 +42,7 @@ def test_a_scan_is_one_serial_nest() -> None:
     text = print_program(agree(lambda x: torch.cumsum(x, 1), tensor(3, 4), other=[tensor(2, 6)]))
     body = text.strip().split("\n")[-1]
     name = body.split("[")[0].split()[-1]
-    assert body.endswith(f"{name}[i,j] = select(j>0,{name}[i,j-1],0)+x[i,j]")
+    assert body.endswith(f"{name}[i,j]=select(j>0,{name}[i,j-1],0)+x[i,j]")
 
 
 def test_chains_of_scans_agree() -> None:

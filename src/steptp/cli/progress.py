@@ -28,6 +28,7 @@ class BuildProgress:
 
     def stage(self, name: str, total: int, done: int = 0, note: str = "") -> None:
         """Show stage ``name`` with ``done`` of ``total`` units."""
+        self._bars.start()  # not before there is something to show; starting again does nothing
         task = self._tasks.get(name)
         if task is None:
             self._tasks[name] = self._bars.add_task(name, total=total, completed=done, note=note)
@@ -39,8 +40,8 @@ class BuildProgress:
         self._bars.console.print(text, highlight=False)
 
     def __enter__(self) -> BuildProgress:
-        self._bars.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self._bars.stop()
+        if self._tasks:
+            self._bars.stop()

@@ -40,6 +40,8 @@ class Dataset:
                 path = folder / "steps" / f"{split}.parquet"
                 if path.is_file():
                     steps += pq.read_table(path).to_pylist()
+            if not any((folder / "steps" / f"{split}.parquet").is_file() for split in SPLITS):
+                raise DatasetError("dataset-missing", f"{folder} has no table of steps", hint="run the same 'steptp build' again: it continues")
             table = folder / "programs" / "all.parquet"
             if not table.is_file():
                 raise DatasetError("dataset-missing", f"{folder} holds an unfinished build", hint="run the same 'steptp build' again: it continues")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 import torch
@@ -28,6 +28,9 @@ from steptp.ir import Buffer, DType, Expr, Program, check, eval_index, ix
 __all__ = ["Translated", "translate", "translate_module"]
 
 _PROMOTING = frozenset({"self", "other", "exponent", "min", "max", "value", "tensor1", "tensor2", "end", "weight", "input"})
+
+_USUAL_RANGE = {DType.I64: 1 << 20, DType.I32: 1 << 10}
+"""Half the declared range of integer inputs that index nothing: sums and products of such values provably do not overflow in usual programs."""
 
 
 @dataclass(slots=True)
@@ -193,8 +196,14 @@ class _Translation:
             self.changed.setdefault(base.name, user_place(writer.meta.get("stack_trace")))
 
     def _ranged(self, buffer: Buffer) -> Buffer:
+        """Declare the range of an integer input: that of the dim it indexes, else one that leaves room for arithmetic."""
         extent = self.builder.ranges.get(buffer.name)
-        return buffer if extent is None or not buffer.dtype.is_int else Buffer(buffer.name, buffer.dtype, buffer.shape, buffer.scope, (ix(0), extent))
+        if extent is not None and buffer.dtype.is_int:
+            return replace(buffer, range=(ix(0), extent))
+        usual = _USUAL_RANGE.get(buffer.dtype)
+        if usual is None:
+            return buffer
+        return replace(buffer, range=(ix(-usual), ix(usual)))
 
     def _constraints(self) -> list[Expr]:
         """The guards that are left, as conditions on sizes; one that mentions something without a name is about no dim."""

@@ -68,8 +68,18 @@ class CheckContext:
         return tuple((run(a), run(b), run(a, ordered=False), run(b, ordered=False)) for a, b in self.tiny)
 
     def roomy(self) -> Iterator[tuple[Program, Program]]:
-        """As ``tiny``, at larger sizes, where more than one pair of tiled loops has several tiles."""
-        yield from reversed(self._bound(preferred=3000))
+        """As ``tiny``, at larger sizes, where more than one pair of tiled loops has several tiles; then with the step's own tile sizes."""
+        from steptp.ir.sizes import rebind
+
+        larger = self._bound(preferred=3000)
+        yield from reversed(larger)
+        old = {s.name for s in self.parent.sizes}
+        own = {s.name: s.value for s in self.child.sizes if s.expr is None and s.name not in old}
+        for parent, child in larger if own else ():
+            try:
+                yield parent, rebind(child, {**{s.name: s.value for s in child.sizes if s.expr is None}, **own})
+            except LeirError:  # a constraint ties the tiles to the other sizes
+                continue
 
     def events(self, program: Program) -> list[Event]:
         out: list[Event] = []

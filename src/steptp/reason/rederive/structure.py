@@ -304,7 +304,7 @@ def _buffer_added(c: Claim, ctx: CheckContext) -> str | None:
 
 
 def _partial_accumulators(c: Claim, ctx: CheckContext) -> str | None:
-    """New temporaries hold copies × elements of the buffer; terms × copies is the number of terms of one element."""
+    """A new temporary holds copies × elements of the buffer, or of a part of it inside a loop; terms × copies is the number of terms of one element."""
     whole = next((b for b in _declared(ctx.parent) if b.name == c["buffer"]), None)
     old = {b.name for b in _declared(ctx.parent)}
     if whole is None:
@@ -312,7 +312,7 @@ def _partial_accumulators(c: Claim, ctx: CheckContext) -> str | None:
     counts = {_elements(b, ctx.child) for b in _declared(ctx.child) if b.name not in old}
     copies, terms = c.number("copies"), c.number("terms")
     full = copies * _elements(whole, ctx.parent)
-    if full not in counts and copies not in counts:
+    if not any(n and n % copies == 0 and full % n == 0 for n in counts):
         return f"no new temporary of {full} elements"
     totals = set()
     for _, store, around in _walk(ctx.parent):
