@@ -9,7 +9,7 @@ import numpy as np
 
 from steptp.analysis.host import HostInfo
 from steptp.interp import evaluate
-from steptp.ir import DType, Program, parse, print_program
+from steptp.ir import Program, parse, print_program
 from steptp.ir.seeds import derive_seed
 from steptp.reason import explain
 from steptp.reason.checker import check_text
@@ -107,8 +107,3 @@ def followers(step: Step, strategies: Sequence[str]) -> Iterator[Case]:
     if step.applied is not None:
         for site in engine.sites(step.applied.program, strategies, limit=4):
             yield Case(step.applied.program, site)
-
-
-def is_float(program: Program) -> bool:
-    """Whether any output is a float."""
-    return any(b.dtype in (DType.F16, DType.BF16, DType.F32, DType.F64) for b in program.outputs)

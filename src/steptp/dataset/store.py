@@ -40,12 +40,12 @@ class Dataset:
                 path = folder / "steps" / f"{split}.parquet"
                 if path.is_file():
                     steps += pq.read_table(path).to_pylist()
-            if not any((folder / "steps" / f"{split}.parquet").is_file() for split in SPLITS):
-                raise DatasetError("dataset-missing", f"{folder} has no table of steps", hint="run the same 'steptp build' again: it continues")
             table = folder / "programs" / "all.parquet"
             if not table.is_file():
                 raise DatasetError("dataset-missing", f"{folder} holds an unfinished build", hint="run the same 'steptp build' again: it continues")
             programs = {row["hash"]: row for row in pq.read_table(table).to_pylist()}
+            if programs and not steps:
+                raise DatasetError("dataset-damaged", f"{folder} has programs but no table of steps", hint="run the same 'steptp build' again: it continues")
         except (pa.ArrowException, ValueError, OSError) as err:
             raise DatasetError(
                 "dataset-damaged", f"{folder} cannot be read: {err}", hint="run the same 'steptp build' again: it writes the tables anew from the journal"
