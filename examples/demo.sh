@@ -5,4 +5,4 @@ cd "$(dirname "$0")/.."
 out="${DEMO_OUT:-demo-out}"
 exec .venv/bin/steptp build \
   examples/my_model.py:Model --preset demo \
-  --out "$out" --steps 1000 --measured 300 --seed 0 --jobs "${JOBS:-2}"
+  --out "$out" --steps 1000 --measured 300 --seed 0 --variants 1 --jobs "${JOBS:-2}"

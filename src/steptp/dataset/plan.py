@@ -50,7 +50,7 @@ def quotas(kept: Kept) -> dict[str, float]:
     return {s.name: max((cap - kept.by_strategy[s.name]) / cap, 0.02) ** 2 for s in registry.all_strategies()}
 
 
-STEPS_PER_WALK = 6  # admitted steps that one walk brings, about
+STEPS_PER_WALK = 12  # admitted steps that one walk brings, before there is a figure of this build
 
 
 def plan_wave(config: BuildConfig, roots: Sequence[Root], first: int, missing: int, kept: Kept, host: HostInfo) -> list[WalkTask]:
@@ -61,7 +61,9 @@ def plan_wave(config: BuildConfig, roots: Sequence[Root], first: int, missing: i
     weights: Mapping[str, float] = quotas(kept)
     described: Mapping[str, Any] = host.to_dict()
     tasks = []
-    for turn in range(first, first + min(config.wave, max(missing // STEPS_PER_WALK, 2))):
+    each = kept.total / first if first else STEPS_PER_WALK
+    count = min(config.wave, max(round(missing / max(each, 1.0)), 2))
+    for turn in range(first, first + count):
         root = roots[turn % len(roots)]
         tasks.append(
             WalkTask(
