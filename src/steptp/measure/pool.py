@@ -76,6 +76,7 @@ class Pool:
         self.closed = False
         self._ending = False
         self._groups: OrderedDict[str, deque[_Job]] = OrderedDict()
+        self._homes: dict[str, _Slot] = {}
         self._wake = threading.Condition()
         self._anonymous = 0
         self.host.start()
@@ -112,18 +113,25 @@ class Pool:
                     if not queue:
                         del self._groups[name]
                     slot.group = name
+                    if not name.startswith("\0"):
+                        self._homes.setdefault(name, slot)
                     return job
                 if self._ending:
                     return None
                 self._wake.wait()
 
     def _choose(self, slot: _Slot) -> str | None:
+        """The present group, then one that this worker has had before, a new one, one that nobody works on, the longest queue."""
         if slot.group in self._groups:
             return slot.group
         owned = {other.group for other in self._slots if other is not slot}
-        free = next((name for name in self._groups if name not in owned), None)
-        if free is not None:
-            return free
+        free = [name for name in self._groups if name not in owned]
+        for wanted in (slot, None):
+            for name in free:
+                if self._homes.get(name) is wanted:
+                    return name
+        if free:
+            return free[0]
         return max(self._groups, key=lambda name: len(self._groups[name]), default=None)
 
     def map(

@@ -14,7 +14,7 @@ from steptp.rewrite.tools import accumulation_facts, identity_map
 
 __all__ = ["LoopUnrolling", "STRATEGY", "MAX_COPIES"]
 
-MAX_COPIES = 64
+MAX_COPIES = 16
 
 
 class LoopUnrolling(Strategy):
