@@ -48,9 +48,9 @@ def register(app: typer.Typer) -> None:
         }
         ok = True
         if verify:
-            from steptp.verify.ladder import verify_step
+            from steptp.dataset.pairs import verify_isolated
 
-            verdict = verify_step(parent, outcome.program, applied=outcome, root=parent)
+            verdict = verify_isolated(parent, outcome.program, applied=outcome)
             result["verdict"], result["message"], ok = str(verdict.kind), verdict.message, verdict.ok
         if json:
             emit_json(result)

@@ -33,11 +33,11 @@ def register(app: typer.Typer) -> None:
 
 def _pair(first: str, second: str, seed: int, as_json: bool) -> None:
     from steptp.cli.common import emit_json, read_program
+    from steptp.dataset.pairs import verify_isolated
     from steptp.dataset.walk import report_json
-    from steptp.verify.ladder import verify_step
 
     parent, child = read_program(first), read_program(second)
-    verdict = verify_step(parent, child, root=parent, seed=seed)
+    verdict = verify_isolated(parent, child, seed=seed)
     if as_json:
         emit_json({"verdict": str(verdict.kind), "tier": verdict.tier, "message": verdict.message, "reports": [report_json(r) for r in verdict.reports]})
     else:

@@ -9,7 +9,7 @@ from steptp.ir import Program, print_program
 from steptp.measure import Limits, Pool
 from steptp.rewrite.base import Applied, Exactness
 from steptp.verify.isolation import StepTask, check_and_measure, settle
-from steptp.verify.ladder import ALL_TIERS
+from steptp.verify.ladder import verify_step
 from steptp.verify.verdict import Verdict, VerdictKind
 
 __all__ = ["verify_isolated"]
@@ -20,17 +20,17 @@ def verify_isolated(
 ) -> Verdict:
     """The verdict of every tier on ``child`` as a rewrite of ``parent``; ``applied`` is what a strategy returned for it, if one did.
 
-    ``timeout_s`` seconds and ``memory`` bytes at most; beyond them the verdict is ``timeout`` or ``oom``.
+    Tiers 0 to 3 run nothing of the candidate's and stay in this process; 4 and 5 get a worker. ``timeout_s`` seconds and ``memory`` bytes
+    at most; beyond them the verdict is ``timeout`` or ``oom``.
     """
-    task: StepTask[Any] = StepTask(
-        parent=print_program(parent),
-        child=print_program(child),
-        root=print_program(parent),
-        exactness=str(applied.exactness if applied is not None else Exactness.ALGEBRAIC),
-        seed=seed,
-        tiers=ALL_TIERS,
-        instances=applied.instances if applied is not None else None,
-    )
+    first = verify_step(parent, child, applied=applied, root=parent, seed=seed, build_tiers=False)
+    if not first.ok:
+        return first
+    text = print_program(parent)
+    exactness = str(applied.exactness if applied is not None else Exactness.ALGEBRAIC)
+    task: StepTask[Any] = StepTask(parent=text, child=print_program(child), root=text, exactness=exactness, seed=seed)
     with Pool(1, limits=Limits(timeout=timeout_s, memory=memory), preload=PRELOAD) as pool:
         result = settle(task, pool.submit(check_and_measure, task).result())
-    return Verdict(VerdictKind.UNKNOWN, 0) if result is None else result.verdict
+    if result is None:
+        return Verdict(VerdictKind.UNKNOWN, first.tier, first.reports)
+    return Verdict(result.verdict.kind, result.verdict.tier, (*first.reports, *result.verdict.reports))
