@@ -74,7 +74,7 @@ FACT_KINDS: dict[str, FactKind] = {
         _row("parallel_iterations", "`iterations` iterations can run at once", "parent", loop="str", at="str", iterations="int"),
         _row("stride", "moving the loop by one moves the access `access` by `elements` elements", "parent", loop="str", at="str", access="str", elements="int"),
         _row("guard_in_vector", "the guard `cond` depends on the vector loop, so it is evaluated lane by lane", "parent", loop="str", at="str", cond="str"),
-        _row("body_copies", "unrolling writes the body `copies` times", "parent", loop="str", at="str", copies="int"),
+        _row("body_copies", "unrolling writes the body `copies` times, unrolled loops around included", "parent", loop="str", at="str", copies="int"),
         # memory
         _row("buffer_added", "the child declares the temporary `name` of `elements` elements", "child", name="str", dtype="str", elements="int"),
         _row("buffer_removed", "the child no longer declares the temporary `name` of `elements` elements", "child", name="str", dtype="str", elements="int"),

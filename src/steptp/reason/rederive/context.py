@@ -54,7 +54,9 @@ class CheckContext:
     def _bound(self, preferred: int) -> tuple[tuple[Program, Program], ...]:
         from steptp.verify.bindings import apply_binding, tiny_bindings
 
-        found = sorted(tiny_bindings(self.parent, self.child, preferred=preferred, limit=8000).found, key=lambda b: b.instances)
+        # sizes that the program pins leave no small binding: then a larger one, within what a run may execute
+        options = (tiny_bindings(self.parent, self.child, preferred=preferred, limit=limit).found for limit in (8000, 60_000))
+        found = sorted(next((f for f in options if f), ()), key=lambda b: b.instances)
         return tuple((apply_binding(self.parent, b.values), apply_binding(self.child, b.values)) for b in found[-2:])
 
     def near(self, place: Path) -> bool:

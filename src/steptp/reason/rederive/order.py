@@ -30,7 +30,8 @@ def _carries(c: Claim, ctx: CheckContext) -> str | None:
 
 def _conflict(program: Program, place: Path, ctx: CheckContext) -> str | None:
     loop = loop_at(program, place)
-    assert loop is not None
+    if loop is None:
+        raise KeyError(place)
     outer = [p.var for n in range(1, len(place)) if isinstance(p := get(program, place[:n]), Loop)]
     private = _inside(program, place)
     before: dict[Path, Path] = {}

@@ -254,11 +254,18 @@ def _parallel_iterations(c: Claim, ctx: CheckContext) -> str | None:
 
 
 def _body_copies(c: Claim, ctx: CheckContext) -> str | None:
+    """Copies of the body: this loop's iterations, times those of unrolled loops around."""
     loop = _named_loop(c, ctx)
     if isinstance(loop, str):
         return loop
-    count = eval_index(loop.extent, ctx.parent.size_env)
-    return None if count == c.number("copies") else f"it runs {count} iterations"
+    place = c.place("at")
+    env = ctx.parent.size_env
+    count = eval_index(loop.extent, env)
+    for n in range(1, len(place)):
+        outer = loop_at(ctx.parent, place[:n])
+        if outer is not None and outer.kind.value == "unroll":
+            count *= eval_index(outer.extent, env)
+    return None if c.number("copies") == count else f"the body stands there {count} times"
 
 
 def _stride(c: Claim, ctx: CheckContext) -> str | None:
