@@ -115,7 +115,9 @@ def test_killed_again_and_again_it_ends_with_the_same_records(undisturbed: Datas
 def test_folders_are_protected(undisturbed: Dataset, tmp_path: Path) -> None:
     config = small_config(tmp_path / "in")
     with pytest.raises(DatasetError, match="another configuration"):
-        run_build(config.model_copy(update={"seed": 5, "workloads": tuple(undisturbed.info["config"]["workloads"])}), undisturbed.folder, jobs=1, progress=Quiet())
+        run_build(
+            config.model_copy(update={"seed": 5, "workloads": tuple(undisturbed.info["config"]["workloads"])}), undisturbed.folder, jobs=1, progress=Quiet()
+        )
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep me")
     with pytest.raises(DatasetError, match="no dataset"):
