@@ -54,8 +54,9 @@ class CheckContext:
     def _bound(self, preferred: int) -> tuple[tuple[Program, Program], ...]:
         from steptp.verify.bindings import apply_binding, tiny_bindings
 
-        # sizes that the program pins leave no small binding: then a larger one, within what a run may execute
-        options = (tiny_bindings(self.parent, self.child, preferred=preferred, limit=limit).found for limit in (8000, 60_000))
+        # sizes that the programs pin can leave no small binding of both: then a larger one of the child, which has every size of the parent
+        pair = (self.parent, self.child)
+        options = (tiny_bindings(*subjects, preferred=preferred, limit=limit).found for subjects, limit in ((pair, 8000), (pair[1:], 60_000)))
         found = sorted(next((f for f in options if f), ()), key=lambda b: b.instances)
         return tuple((apply_binding(self.parent, b.values), apply_binding(self.child, b.values)) for b in found[-2:])
 
