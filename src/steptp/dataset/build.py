@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, cast
 
 from steptp.analysis.host import HostInfo
 from steptp.dataset.config import BuildConfig
@@ -28,12 +28,11 @@ from steptp.dataset.tables import write_dataset
 from steptp.dataset.walk import WalkTask, run_walk
 from steptp.errors import DatasetError
 from steptp.ir.seeds import derive_seed
-from steptp.measure import Limits, Pool, host_block, host_key, host_margin, version_block
+from steptp.measure import Limits, Pool, TaskResult, host_block, host_key, host_margin, version_block
 from steptp.verify.isolation import StepTask, check_and_measure, group_of, settle
 
 __all__ = ["BuildResult", "Progress", "run_build", "Journals"]
 
-T = TypeVar("T")
 MAX_BARREN_WAVES = 4
 BUDGET_S = 0.2
 WALK_TIMEOUT_S = 300.0
@@ -196,7 +195,7 @@ class _Build:
                 continue
             found = outcome.value if outcome.ok else None
             if found is None:
-                settled = settle(task.step, _Failed(outcome.status, outcome.code, outcome.message, outcome.traceback))
+                settled = settle(task.step, cast(TaskResult[Any], outcome))
                 if settled is None:
                     continue
                 found = {**verdict_json(settled), "programs": {}}
@@ -266,17 +265,6 @@ class _Build:
         now = time.monotonic()
         self.result.seconds[name] = self.result.seconds.get(name, 0.0) + now - self._clock
         self._clock = now
-
-
-@dataclass(frozen=True)
-class _Failed:
-    """A worker's end, as :func:`steptp.verify.isolation.settle` reads it."""
-
-    status: str
-    code: str
-    message: str
-    traceback: str
-    value: None = None
 
 
 def _timed(item: tuple[str, StepTask[Any]]) -> dict[str, Any] | None:

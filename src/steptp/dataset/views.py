@@ -12,6 +12,7 @@ import random
 import string
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ MIN_SIBLINGS = 8
 VIEWS = ("named", "free", "action")
 
 
+@cache
 def prompt_file(name: str) -> str:
     """The text of one prompt file of this package."""
     return resources.files("steptp.dataset").joinpath("prompts", f"{name}.txt").read_text()

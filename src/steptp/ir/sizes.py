@@ -8,7 +8,7 @@ from dataclasses import replace
 from steptp.errors import LeirError
 from steptp.ir.nodes import Const, Expr, Op, Program, Size, SizeDecl, Var
 
-__all__ = ["eval_index", "eval_size", "extent_of", "shape_of", "rebind", "free_size_names", "constraint_holds", "INDEX_OPS"]
+__all__ = ["eval_index", "eval_size", "shape_of", "rebind", "free_size_names", "constraint_holds", "INDEX_OPS"]
 
 INDEX_OPS = frozenset({"+", "-", "*", "//", "%", "neg", "max", "min", "abs"})
 
@@ -51,9 +51,6 @@ _HANDLERS: dict[str, Callable[..., int]] = {
 def eval_size(expr: Expr, program: Program) -> int:
     """The present value of a size expression."""
     return eval_index(expr, program.size_env)
-
-
-extent_of = eval_size
 
 
 def shape_of(shape: tuple[Expr, ...], program: Program) -> tuple[int, ...]:

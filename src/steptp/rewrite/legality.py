@@ -6,7 +6,7 @@ instances, then with isl, and its witness is named in refusals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -104,12 +104,6 @@ class Legality:
             if (found := self.exists(dep, ())) is not None:
                 return found
         return None
-
-    def carried_all(self, loop: Path) -> Iterator[Witness]:
-        """One witness per dependence that the loop carries."""
-        for dep in self._carried.get(loop, ()):
-            if (found := self.exists(dep, ())) is not None:
-                yield found
 
     def exists(self, dep: Dep, also: Sequence[Relation]) -> Witness | None:
         """Whether the dependence really occurs, at its level and under further relations between the common loops."""
