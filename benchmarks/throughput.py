@@ -60,6 +60,8 @@ def main() -> None:
     measured = 0 if args.no_measure else None
     config = BuildConfig(workloads=tuple(f"zoo:{n}@{args.preset}" for n in names), steps=args.steps, seed=args.seed, measured=measured, variants=1)
     out = args.out or Path(tempfile.mkdtemp(prefix="steptp-throughput-")) / "out"
+    if out.exists():
+        parser.error(f"{out} exists: a continued build would not be measured whole")
     before, began = cpu(), time.monotonic()
     result = run_build(config, out, jobs=args.jobs, progress=Say())
     total_cpu, wall = cpu() - before, time.monotonic() - began
@@ -69,7 +71,7 @@ def main() -> None:
     stages, extra = split(out / "journal", len(verified), len(timed))
     apart = result.seconds.get("load", 0.0) + result.seconds.get("margin", 0.0)
     stages["write"] = result.seconds.get("write", 0.0) / max(len(verified), 1)
-    busy = total_cpu - extra["load_and_margin_cpu"] - result.seconds.get("load", 0.0)
+    busy = total_cpu - extra["margin_cpu"] - result.seconds.get("load", 0.0)
     steps = len(timed) if measured is None else len(verified)
     walks_and_checks = result.seconds.get("walk", 0.0) + result.seconds.get("check", 0.0)
     pairs = [len(json.loads(s["timing"])["parent_ns"]) for s in timed]
@@ -97,7 +99,7 @@ def main() -> None:
 
 
 def split(folder: Path, verified: int, timed: int) -> tuple[dict[str, float], dict[str, Any]]:
-    """Seconds per step by stage (wall seconds inside the workers), and figures for the summary."""
+    """CPU seconds per step by stage inside the workers, and figures for the summary."""
     journals = Journals.open(folder)
     stages: dict[str, float] = defaultdict(float)
     builds: dict[str, int] = defaultdict(int)
@@ -106,16 +108,17 @@ def split(folder: Path, verified: int, timed: int) -> tuple[dict[str, float], di
             stages[name] += seconds / max(verified, 1)
     for _, check in journals.checks.items():
         for name, seconds in check.get("seconds", {}).items():
-            stages[name] += seconds / max(verified, 1)
+            if name != "measure":  # the timings journal has it
+                stages[name] += seconds / max(verified, 1)
         for name, count in check.get("builds", {}).items():
             builds[name] += count
     for journal in (journals.timings, journals.again):
         stages["measure"] += sum(t.get("cpu", 0.0) for _, t in journal.items()) / max(timed, 1)
     margin_file = folder / "margin.json"
-    margin = json.loads(margin_file.read_text()).get("seconds", 0.0) if margin_file.is_file() else 0.0
+    margin = json.loads(margin_file.read_text()).get("cpu_seconds", 0.0) if margin_file.is_file() else 0.0
     journals.close()
     asked = builds["hits"] + builds["misses"]
-    return dict(stages), {"load_and_margin_cpu": margin, "cache_hit_share": round(builds["hits"] / asked, 3) if asked else None}
+    return dict(stages), {"margin_cpu": margin, "cache_hit_share": round(builds["hits"] / asked, 3) if asked else None}
 
 
 if __name__ == "__main__":

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
+from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import pytest
 
 from steptp.ir import parse
 from steptp.lower import build
-from steptp.lower.build import Built
+from steptp.lower.build import Arguments, Built
 from steptp.verify.compiled import guarded_run
 from steptp.verify.tier4 import tier4
 from steptp.verify.tier4_inputs import TIER4_REGIMES, default_regimes, make_inputs, work
@@ -112,23 +113,27 @@ def test_infinite_results_stay_infinite() -> None:
 
 
 class _Wild:
-    """An entry that writes next to its output, or into an input."""
+    """A compiled program that writes next to its output, or into an input."""
 
     def __init__(self, built: Built, target: int, offset: int) -> None:
         self.built, self.target, self.offset = built, target, offset
+        self.program, self.interface, self.configure = built.program, built.interface, built.configure
 
-    def __call__(self, *pointers: object) -> None:
+    def prepare(self, arrays: Sequence[np.ndarray], poison: int) -> Arguments:
+        self.address = arrays[self.target].ctypes.data
+        return self.built.prepare(arrays, poison)
+
+    def call(self, arguments: Arguments) -> None:
         import ctypes
 
-        self.built.entry(*pointers)
-        address = pointers[self.target].value  # type: ignore[attr-defined]
-        ctypes.memset(address + self.offset, 0x11, 4)
+        self.built.call(arguments)
+        ctypes.memset(self.address + self.offset, 0x11, 4)
 
 
 @pytest.mark.parametrize(("target", "offset", "message"), [(2, -4, "wrote outside C"), (2, 24 * 32 * 4, "wrote outside C"), (0, 8, "changed input A")])
 def test_memory_damage_is_seen(target: int, offset: int, message: str) -> None:
     built = build(parse(MATMUL))
-    wild = replace(built, entry=_Wild(built, target, offset))
+    wild = cast("Built", _Wild(built, target, offset))
     inputs = make_inputs(built.program, "normal", 0)
     assert guarded_run(built, inputs).damage == ""
     assert guarded_run(wild, inputs).damage == message

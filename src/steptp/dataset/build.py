@@ -6,12 +6,13 @@ everything is taken in the order of the plan, whatever order the workers finish 
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -22,8 +23,9 @@ from steptp.dataset.journal import FolderLock, Journal
 from steptp.dataset.ledger import Entry, Ledger
 from steptp.dataset.plan import plan_wave
 from steptp.dataset.roots import Root, make_roots
+from steptp.dataset.schema import input_seed
 from steptp.dataset.splits import assign_splits
-from steptp.dataset.stages import PRELOAD, CheckTask, check_step, timing_json, timing_task, verdict_json
+from steptp.dataset.stages import PRELOAD, CheckTask, check_step, timer_of, timing_json, timing_task, verdict_json
 from steptp.dataset.tables import write_dataset
 from steptp.dataset.walk import WalkTask, run_walk
 from steptp.errors import DatasetError
@@ -34,6 +36,7 @@ from steptp.verify.isolation import StepTask, check_and_measure, group_of, settl
 __all__ = ["BuildResult", "Progress", "run_build", "Journals"]
 
 MAX_BARREN_WAVES = 4
+AHEAD = 6  # tasks whose code is compiled with the present one's
 BUDGET_S = 0.2
 WALK_TIMEOUT_S = 300.0
 
@@ -118,10 +121,10 @@ class _Build:
         roots = self._roots()
         by_hash = {r.hash: r for r in roots}
         ledger = Ledger(self.config, assign_splits(roots, self.config.seed))
-        limits = Limits(timeout=120.0, memory=3 << 30)
+        limits = Limits(timeout=120.0, memory=3 << 30, tasks=4096, grow=3 << 29)  # a worker's caches are worth keeping
         with Pool(self.jobs, limits=limits, preload=PRELOAD) as pool:
             margin = self._margin(pool)
-            self._waves(pool, roots, by_hash, ledger)
+            self._waves(pool, roots, by_hash, ledger, margin)
             self._measure(pool, by_hash, ledger, margin)
         write_dataset(self.out, self.config, ledger, by_hash, self.journals, self._info(ledger, margin), self.host)
         self._lap("write")
@@ -149,7 +152,7 @@ class _Build:
         self._lap("margin")
         return found.margin
 
-    def _waves(self, pool: Pool, roots: list[Root], by_hash: dict[str, Root], ledger: Ledger) -> None:
+    def _waves(self, pool: Pool, roots: list[Root], by_hash: dict[str, Root], ledger: Ledger, margin: float) -> None:
         wanted, barren, wave, planned = self.config.steps, 0, 0, 0
         while (have := ledger.count()) < wanted and barren < MAX_BARREN_WAVES:
             tasks = plan_wave(self.config, roots, planned, wanted - have, ledger.kept, self.host)
@@ -160,9 +163,7 @@ class _Build:
                 walk = self.journals.walks.get(task.key)
                 fresh += ledger.take(task.key, task.key.split("-")[1], walk)
             self._lap("walk")
-            self._check(pool, fresh, by_hash)
-            for entry in fresh:
-                entry.ok = self.journals.checks.get(entry.id)["verdict"] == "ok"
+            self._check(pool, fresh, by_hash, ledger, wanted - have, margin)
             self._lap("check")
             barren = barren + 1 if ledger.count() - have < max(1, wanted // 200) else 0
             wave += 1
@@ -186,27 +187,59 @@ class _Build:
             done += 1
             self.progress.stage(name, len(tasks), done)
 
-    def _check(self, pool: Pool, fresh: list[Entry], by_hash: dict[str, Root]) -> None:
-        missing = [e for e in fresh if e.id not in self.journals.checks]
-        done = len(fresh) - len(missing)
-        tasks = self._check_tasks(missing, by_hash)
-        for task, outcome in pool.map(check_step, tasks, ordered=False, group=lambda t: group_of(t.step)):
+    def _check(self, pool: Pool, fresh: list[Entry], by_hash: dict[str, Root], ledger: Ledger, missing: int, margin: float) -> None:
+        """Compiled checks of the admitted steps in their order, until ``missing`` of them are verified. Where every step is to be measured,
+        a verified one is timed by the worker that has just built it."""
+        hidden, good, entries = ledger.hidden(), 0, {e.id: e for e in fresh}
+
+        def decide(entry: Entry) -> None:
+            nonlocal good
+            entry.checked, entry.ok = True, self.journals.checks.get(entry.id)["verdict"] == "ok"
+            good += entry.ok and not ledger.leaks(entry, hidden)
+
+        def tasks() -> Iterator[CheckTask]:
+            coming: deque[CheckTask] = deque()
+            for record in itertools.chain(self._records(fresh), [None]):
+                if record is not None and record[0].id in self.journals.checks:
+                    decide(record[0])
+                elif record is not None:
+                    coming.append(self._check_task(*record, by_hash[record[0].root].text, margin))
+                while coming and (record is None or len(coming) > AHEAD):
+                    if good >= missing:
+                        return
+                    first = coming.popleft()
+                    yield replace(first, ahead=tuple(t.step.child for t in coming if t.root_hash == first.root_hash))
+
+        alone: list[CheckTask] = []
+        for task, outcome in itertools.chain(
+            pool.map(check_step, tasks(), ordered=False, group=lambda t: group_of(t.step)),
+            pool.map(check_step, alone, ordered=False, group=lambda t: group_of(t.step)),
+        ):
             if outcome.status == "cancelled":
                 continue
             found = outcome.value if outcome.ok else None
+            if found is None and task.ahead:  # it may have fallen over code that was compiled for another task
+                alone.append(replace(task, ahead=()))
+                continue
             if found is None:
                 settled = settle(task.step, cast(TaskResult[Any], outcome))
                 if settled is None:
                     continue
                 found = {**verdict_json(settled), "programs": {}}
+            timing = found.pop("timing", None)
+            if timing is not None:
+                self.journals.timings.append(task.id, {"timing": timing, "cpu": found["seconds"].get("measure", 0.0)})
             self.journals.checks.append(task.id, {**found, "cpu": outcome.cpu_seconds})
-            done += 1
-            self.progress.stage("compiled checks", len(fresh), done)
+            decide(entries[task.id])
+            self.progress.stage("compiled checks", missing, min(good, missing))
 
-    def _check_tasks(self, entries: Iterable[Entry], by_hash: dict[str, Root]) -> Iterator[CheckTask]:
-        for entry, step, parent, child in self._records(entries):
-            root = by_hash[entry.root].text
-            yield CheckTask(entry.id, entry.root, StepTask(parent=parent, child=child, root=root, exactness=step["exactness"], seed=step["seed"]))
+    def _check_task(self, entry: Entry, step: dict[str, Any], parent: str, child: str, root: str, margin: float) -> CheckTask:
+        timer = timer_of(margin, BUDGET_S, derive_seed("timing", "", entry.id)) if self.config.measured is None else None
+        task = StepTask(
+            parent=parent, child=child, root=root, exactness=step["exactness"], seed=step["seed"],
+            input_seed=input_seed(entry.root, step["seed"]), proven=step["tier"] == 2, timer=timer,
+        )  # fmt: skip
+        return CheckTask(entry.id, entry.root, task)
 
     def _records(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, dict[str, Any], str, str]]:
         """(entry, step record, parent text, child text), reading each walk once for neighbouring entries."""

@@ -19,7 +19,10 @@ __all__ = ["Entry", "Ledger"]
 
 @dataclass(slots=True)
 class Entry:
-    """One admitted step: where its record is in the journal, and what later stages ask about it."""
+    """One admitted step: where its record is in the journal, and what later stages ask about it.
+
+    ``ok``: the verdict accepts it; ``checked``: its compiled tiers have run (steps beyond those that a build wants are never checked).
+    """
 
     walk: str
     index: int
@@ -31,6 +34,7 @@ class Entry:
     role: str
     depth: int
     ok: bool
+    checked: bool = False
 
 
 @dataclass
@@ -92,7 +96,9 @@ class Ledger:
         """Admitted, verified steps that do not leak, in order, as many as wanted."""
         hidden, left = self.hidden(), self.config.steps
         for entry in self.entries:
-            if left and entry.ok and not self.leaks(entry, hidden):
+            if not left:
+                return
+            if entry.checked and entry.ok and not self.leaks(entry, hidden):
                 left -= 1
                 yield entry
 
@@ -104,7 +110,8 @@ class Ledger:
         chosen = {e.id for e in self.verified()}
         hidden = self.hidden()
         walks = {e.walk for e in self.entries if e.id in chosen}
-        failed = [e for e in self.entries if not e.ok and e.walk in walks]
+        until = max((n for n, e in enumerate(self.entries) if e.id in chosen), default=-1)  # later ones may or may not have been looked at
+        failed = [e for e in self.entries[:until] if not e.ok and e.walk in walks]
         others = [e for e in self.other if e.walk in walks]
         rest = [e for e in (*failed, *others) if not self.leaks(e, hidden)]
         return sorted([*(e for e in self.entries if e.id in chosen), *rest], key=lambda e: (e.walk, e.index))

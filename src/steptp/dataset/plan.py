@@ -50,7 +50,7 @@ def quotas(kept: Kept) -> dict[str, float]:
     return {s.name: max((cap - kept.by_strategy[s.name]) / cap, 0.02) ** 2 for s in registry.all_strategies()}
 
 
-STEPS_PER_WALK = 12  # admitted steps that one walk brings, before there is a figure of this build
+STEPS_PER_WALK = 20  # admitted steps that one walk brings, before there is a figure of this build
 
 
 def plan_wave(config: BuildConfig, roots: Sequence[Root], first: int, missing: int, kept: Kept, host: HostInfo) -> list[WalkTask]:

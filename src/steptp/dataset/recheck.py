@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steptp.dataset.build import BUDGET_S, Progress
-from steptp.dataset.schema import step_id
+from steptp.dataset.schema import input_seed, step_id
 from steptp.dataset.stages import PRELOAD, timing_task
 from steptp.dataset.store import Dataset
 from steptp.errors import StepTPError
@@ -104,7 +104,7 @@ def redo_step(task: RedoTask) -> dict[str, Any]:
             return {"problem": f"the strategy claims {outcome.exactness}, the record says {step['exactness']}"}
     except StepTPError as err:
         return {"problem": f"{err.code}: {err.message}"}
-    verdict = verify_step(parent, outcome.program, applied=outcome, root=root, seed=step["seed"])
+    verdict = verify_step(parent, outcome.program, applied=outcome, root=root, seed=step["seed"], input_seed=input_seed(step["root"], step["seed"]))
     if str(verdict.kind) != step["verdict"]:
         return {"problem": f"verdict {verdict.kind} at tier {verdict.tier} ({verdict.message}), the record says {step['verdict']}"}
     if not task.remeasure:

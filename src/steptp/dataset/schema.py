@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from steptp.ir.seeds import digest
+from steptp.ir.seeds import derive_seed, digest
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ProgramRecord", "StepRecord", "SPLITS", "TIME_COLUMNS", "step_id", "arrow_schema"]
+__all__ = ["ProgramRecord", "StepRecord", "SPLITS", "TIME_COLUMNS", "step_id", "input_seed", "arrow_schema"]
 
 SPLITS = ("train", "validation", "test_seen_family", "test_new_family")
 
@@ -89,6 +89,16 @@ TIME_COLUMNS = ("ratio", "ratio_low", "ratio_high", "label", "parent_us", "child
 def step_id(parent: str, strategy: str, site: str, child: str) -> str:
     """Identity of a step: what was done to what."""
     return digest("step", parent, strategy, site, child)
+
+
+INPUT_DRAWS = 2
+"""Draws of inputs for compiled code that the steps of one root share."""
+
+
+def input_seed(root: str, seed: int) -> int:
+    """Seed of the inputs that compiled code gets, from the root's hash and the step's seed: few for each root, so that what the root computes on
+    them serves many steps."""
+    return derive_seed("inputs", root, seed % INPUT_DRAWS)
 
 
 def arrow_schema(model: type[BaseModel]) -> pa.Schema:

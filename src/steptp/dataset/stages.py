@@ -6,15 +6,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from time import process_time
 from typing import Any
 
 from steptp.dataset.walk import report_json
-from steptp.ir import parse, program_hash, shape_hash
+from steptp.ir import Program, parse, program_hash, shape_hash
 from steptp.measure.subjects import time_programs
 from steptp.measure.timing import PairedTiming, TimingOptions
-from steptp.verify.isolation import StepResult, StepTask, check_and_measure
+from steptp.verify.isolation import StepResult, StepTask, Timer, check_and_measure, known_program
 
-__all__ = ["CheckTask", "check_step", "describe", "timing_task", "timing_json", "PRELOAD"]
+__all__ = ["CheckTask", "check_step", "describe", "timer_of", "timing_task", "timing_json", "PRELOAD"]
 
 PRELOAD = (
     "numpy",
@@ -32,21 +33,31 @@ PRELOAD = (
 
 @dataclass(frozen=True)
 class CheckTask:
-    """One admitted step with the texts of its programs; ``id`` and ``root_hash`` are for bookkeeping."""
+    """One admitted step with the texts of its programs; ``id`` and ``root_hash`` are for bookkeeping. ``ahead``: the children of the tasks that
+    come next, whose code is compiled along with this one's."""
 
     id: str
     root_hash: str
     step: StepTask[PairedTiming]
+    ahead: tuple[str, ...] = ()
 
 
 def check_step(task: CheckTask) -> dict[str, Any]:
-    """Tiers 4 and 5 of a step, and the descriptions of both programs."""
-    from steptp.lower.build import BUILDS
+    """Tiers 4 and 5 of a step, its timing where the task asks for one, and the descriptions of both programs."""
+    from steptp.lower.nests import BUILDS, prebuild
+    from steptp.lower.options import BuildOptions
 
     before = dict(BUILDS)
+    began = process_time()
+    if task.ahead:
+        prebuild(known_program(task.step.child), [known_program(text) for text in task.ahead], BuildOptions())
+    built = process_time() - began
     result: StepResult[PairedTiming] = check_and_measure(task.step)
     builds = {k: n - before[k] for k, n in BUILDS.items()}
-    return {**verdict_json(result), "builds": builds, "programs": dict(describe(text) for text in (task.step.parent, task.step.child))}
+    timing = None if result.timing is None else timing_json(result.timing)
+    found = verdict_json(result)
+    found["seconds"]["build"] = built
+    return {**found, "timing": timing, "builds": builds, "programs": dict(describe(text) for text in (task.step.parent, task.step.child))}
 
 
 def verdict_json(result: StepResult[PairedTiming]) -> dict[str, Any]:
@@ -56,7 +67,7 @@ def verdict_json(result: StepResult[PairedTiming]) -> dict[str, Any]:
         "verdict": str(verdict.kind),
         "tier": verdict.tier,
         "evidence": [report_json(r) for r in verdict.reports],
-        "seconds": {f"tier{r.tier}": r.seconds for r in verdict.reports},
+        "seconds": {f"tier{r.tier}": r.seconds for r in verdict.reports} | {k: s for k, s in result.seconds.items() if k == "measure"},
     }
 
 
@@ -85,8 +96,16 @@ def describe(text: str) -> tuple[str, Mapping[str, Any]]:
 
 def timing_task(parent: str, child: str, root: str, seed: int, margin: float, budget_s: float) -> StepTask[PairedTiming]:
     """A task that only times two programs which the verifier has accepted."""
-    options = TimingOptions(margin=margin, budget_s=budget_s)
-    return StepTask(parent=parent, child=child, root=root, seed=seed, tiers=(), timer=partial(time_programs, options=options))
+    return StepTask(parent=parent, child=child, root=root, seed=seed, tiers=(), timer=timer_of(margin, budget_s, seed))
+
+
+def timer_of(margin: float, budget_s: float, seed: int) -> Timer[PairedTiming]:
+    """The timer of a task: two programs, placed and ordered by ``seed``."""
+    return partial(_timed, options=TimingOptions(margin=margin, budget_s=budget_s, seed=seed))
+
+
+def _timed(parent: Program, child: Program, inputs: Mapping[str, Any], seed: int, *, options: TimingOptions) -> PairedTiming:
+    return time_programs(parent, child, inputs, options.seed, options=options)
 
 
 def timing_json(timing: PairedTiming) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 from steptp.analysis.host import HostInfo
@@ -64,9 +64,9 @@ def run_walk(task: WalkTask) -> dict[str, Any]:
     here = _remember(walk, program)
     visited = {here}
     for depth in range(task.depth):
-        began = perf_counter()
+        began = process_time()
         listing = engine.sites(program)
-        walk.seconds["sites"] += perf_counter() - began
+        walk.seconds["sites"] += process_time() - began
         candidates = spread(listing.sites, rng, MAX_CANDIDATES)
         if rng.random() < task.refusal_share:
             _record_refusal(walk, program, listing.sites, depth, rng)
@@ -123,9 +123,9 @@ def _remember(walk: _Walk, program: Program) -> str:
 
 def _try(walk: _Walk, parent: Program, site: Site, candidates: Sequence[Site], depth: int, role: str, rule: str, visited: set[str]) -> Program | None:
     """Apply, verify and record one step; returns the child when the step is verified and new."""
-    began = perf_counter()
+    began = process_time()
     outcome = engine.apply(parent, site)
-    walk.seconds["apply"] += perf_counter() - began
+    walk.seconds["apply"] += process_time() - began
     if isinstance(outcome, NotApplicable) or program_hash(outcome.program) in visited:
         return None
     known = walk.programs.get(program_hash(outcome.program))
@@ -135,9 +135,9 @@ def _try(walk: _Walk, parent: Program, site: Site, candidates: Sequence[Site], d
     verdict = verify_step(parent, outcome.program, applied=outcome, root=walk.root, seed=seed, build_tiers=False)
     for report in verdict.reports:
         walk.seconds[f"tier{report.tier}"] += report.seconds
-    began = perf_counter()
+    began = process_time()
     walk.steps.append(_draft(walk, parent, outcome, site, candidates, depth, role, rule, seed, verdict))
-    walk.seconds["explain"] += perf_counter() - began
+    walk.seconds["explain"] += process_time() - began
     return outcome.program if verdict.ok else None
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from steptp.ir.nodes import Program
 from steptp.lower import nodes as n
-from steptp.lower.build import build
-from steptp.lower.compile import full_pipeline, host_cpu, target, tir_of, trimmed
+from steptp.lower.compile import compile_program, full_pipeline, host_cpu, target, tir_of, trimmed
 from steptp.lower.cuda import has_bound_loops, lower_to_cuda_tir
 from steptp.lower.options import BuildError, BuildOptions
 
@@ -26,12 +25,12 @@ def tvmscript(program: Program, options: BuildOptions | None = None, *, cuda: bo
 
 def llvm_ir(program: Program, options: BuildOptions | None = None) -> str:
     """Optimised LLVM IR for this machine."""
-    return str(build(program, options).module.inspect_source("ll"))
+    return str(compile_program(program, options or BuildOptions()).inspect_source("ll"))
 
 
 def assembly(program: Program, options: BuildOptions | None = None) -> str:
     """Assembly for this machine."""
-    return str(build(program, options).module.inspect_source("asm"))
+    return str(compile_program(program, options or BuildOptions()).inspect_source("asm"))
 
 
 def export_library(program: Program, path: Path | str, options: BuildOptions | None = None) -> Path:

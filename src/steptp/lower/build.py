@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from steptp.ir.sizes import eval_index, shape_of
 from steptp.ir.types import DType
 from steptp.lower.options import BuildError, BuildOptions
 
-__all__ = ["BUILDS", "NUMPY", "Built", "aligned", "build", "clear_cache", "from_storage", "to_storage"]
+__all__ = ["NUMPY", "Arguments", "Built", "aligned", "build", "clear_cache", "from_storage", "to_storage"]
 
 Array = npt.NDArray[Any]
 ALIGNMENT = 64  # bytes; generated code relies on it
@@ -29,14 +28,14 @@ NUMPY: dict[DType, type] = {
 """Storage dtype of each element type; bf16 is stored as its upper 16 bits."""
 
 
-def aligned(shape: tuple[int, ...], dtype: type, poison: bool = True) -> Array:
-    """A fresh array on a 64-byte boundary, filled with a poison pattern (bool arrays with true)."""
+def aligned(shape: tuple[int, ...], dtype: type, poison: int | None = POISON) -> Array:
+    """A fresh array on a 64-byte boundary, filled with ``poison`` bytes (bool arrays with their lowest bit; ``None``: not filled)."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     view = raw[start : start + size]
-    if poison:
-        view.fill(1 if dtype is np.bool_ else POISON)
+    if poison is not None:
+        view.fill(poison & 1 if dtype is np.bool_ else poison)
     return view.view(dtype).reshape(shape)
 
 
@@ -58,25 +57,45 @@ def from_storage(value: Array, dtype: DType) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
+class Arguments:
+    """One set of buffers for :meth:`Built.call`: a table of calls, and everything that it points to."""
+
+    table: npt.NDArray[np.int64]
+    kept: tuple[Any, ...]
+
+    @property
+    def pointer(self) -> int:
+        return int(self.table.ctypes.data)
+
+    @property
+    def rows(self) -> int:
+        return len(self.table)
+
+
+@dataclass(frozen=True, slots=True)
 class Built:
-    """A compiled program. ``entry`` takes one data pointer for each input, then each output."""
+    """A compiled program: the code of its nests in order, each with the buffers it takes.
+
+    ``entry`` runs a table of calls (``pointer``, ``rows`` of :class:`Arguments`) and returns 0, or the first status that is not.
+    """
 
     program: Program
     options: BuildOptions
-    module: Any
-    entry: Callable[..., object]
+    code: tuple[tuple[Any, tuple[Buffer, ...]], ...]
+    entry: Callable[[int, int], int]
     threads: int
 
     @property
     def interface(self) -> tuple[Buffer, ...]:
         return (*self.program.inputs, *self.program.outputs)
 
-    def prepare(self, arrays: Sequence[Array]) -> tuple[Any, ...]:
-        """Arguments for :meth:`call` from arrays in storage dtype, inputs then outputs.
+    def prepare(self, arrays: Sequence[Array], poison: int = POISON) -> Arguments:
+        """Arguments for :meth:`call` from arrays in storage dtype, inputs then outputs; temporaries are allocated here, full of ``poison`` bytes.
 
-        The caller keeps the arrays alive. Raises :class:`BuildError` ``call-shape``, ``call-dtype`` or ``call-layout``
-        (not contiguous, not on a 64-byte boundary).
+        Raises :class:`BuildError` ``call-shape``, ``call-dtype`` or ``call-layout`` (not contiguous, not on a 64-byte boundary).
         """
+        from steptp.lower.link import table
+
         if len(arrays) != len(self.interface):
             raise BuildError("call-shape", f"expected {len(self.interface)} arrays, got {len(arrays)}")
         for buffer, array in zip(self.interface, arrays, strict=True):
@@ -87,11 +106,20 @@ class Built:
                 raise BuildError("call-dtype", f"{buffer.name} has dtype {array.dtype}, expected {np.dtype(NUMPY[buffer.dtype])}")
             if array.size and (not array.flags.c_contiguous or array.ctypes.data % ALIGNMENT):
                 raise BuildError("call-layout", f"{buffer.name} must be contiguous and start on a {ALIGNMENT}-byte boundary")
-        return tuple(ctypes.c_void_p(a.ctypes.data) for a in arrays)
+        named = {b.name: a for b, a in zip(self.interface, arrays, strict=True)}
+        for _, params in self.code:
+            for buffer in params:
+                if buffer.name not in named:
+                    named[buffer.name] = aligned(shape_of(buffer.shape, self.program), NUMPY[buffer.dtype], poison)
+        pointers = {name: int(array.ctypes.data) for name, array in named.items()}
+        rows, packed = table([(code.address, [pointers[b.name] for b in params]) for code, params in self.code])
+        return Arguments(rows, (packed, tuple(named.values()), self.code))
 
-    def call(self, arguments: Sequence[Any]) -> None:
-        """One run on prepared arguments; nothing is checked."""
-        self.entry(*arguments)
+    def call(self, arguments: Arguments) -> None:
+        """One run on prepared arguments; nothing is checked. Raises :class:`BuildError` ``call-failed`` when TVM's runtime reports an error."""
+        status = self.entry(arguments.pointer, arguments.rows)
+        if status != 0:
+            raise BuildError("call-failed", f"the compiled program ended with status {status}", hint="most likely memory for its temporaries ran out")
 
     def configure(self) -> None:
         """Size the thread pool for this build; call it before a series of :meth:`call`."""
@@ -122,38 +150,38 @@ class Built:
             low, high = (eval_index(e, self.program.size_env) for e in buffer.range)
             if int(given.min()) < low or int(given.max()) >= high:
                 raise BuildError("call-range", f"{buffer.name} has values outside its range {low}..{high}")
-        array = aligned(shape, NUMPY[buffer.dtype], poison=False)
+        array = aligned(shape, NUMPY[buffer.dtype], poison=None)
         array[...] = given
         return array
 
 
 _CACHE: OrderedDict[tuple[Program, BuildOptions], Built] = OrderedDict()
 _CACHE_LIMIT = 64
-BUILDS = {"hits": 0, "misses": 0}
-"""How many builds of this process came from the cache, and how many were made."""
 
 
 def clear_cache() -> None:
     """Forget all builds of this process."""
+    from steptp.lower.nests import clear_nests
+
     _CACHE.clear()
+    clear_nests()
 
 
 def build(program: Program, options: BuildOptions | None = None) -> Built:
-    """Compile a program for this machine's CPU; the last 64 builds of a process are kept.
+    """Compile a program for this machine's CPU; the last 64 builds of a process, and the last 1,024 nests, are kept.
 
     Raises :class:`BuildError` ``build-failed``.
     """
-    from steptp.lower.compile import compile_program, usable_cpus
+    from steptp.lower.compile import usable_cpus
+    from steptp.lower.link import runner
+    from steptp.lower.nests import compiled
 
     options = options or BuildOptions()
     key = (program, options)
     if (known := _CACHE.get(key)) is not None:
         _CACHE.move_to_end(key)
-        BUILDS["hits"] += 1
         return known
-    BUILDS["misses"] += 1
-    module, entry = compile_program(program, options)
-    built = Built(program, options, module, entry, options.threads if options.threads is not None else usable_cpus())
+    built = Built(program, options, tuple(compiled(program, options)), runner(), options.threads if options.threads is not None else usable_cpus())
     _CACHE[key] = built
     if len(_CACHE) > _CACHE_LIMIT:
         _CACHE.popitem(last=False)

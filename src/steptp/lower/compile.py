@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from steptp.ir.nodes import Program
 from steptp.lower import nodes as n
+from steptp.lower.link import object_of
 from steptp.lower.options import BuildError, BuildOptions
 from steptp.lower.tir import lower_to_tir
 
 import tvm  # isort: skip
 from tvm.ir import PointerType, PrimType, StringImm  # isort: skip
 
-__all__ = ["compile_program", "full_pipeline", "host_cpu", "limit_threads", "target", "tir_of", "trimmed", "usable_cpus"]
+__all__ = ["compile_functions", "compile_program", "full_pipeline", "host_cpu", "limit_threads", "target", "tir_of", "trimmed", "usable_cpus"]
 
 _ARGUMENT_UNION = 15  # TVM's field code for the payload of a packed argument
 
@@ -72,7 +74,7 @@ def tir_of(program: Program, options: BuildOptions) -> Any:
     return lower_to_tir(program, fma=options.fma, math=options.math, parallel=threads > 1)
 
 
-def _entry(func: Any) -> Any:
+def _entry(func: Any, symbol: str) -> Any:
     """The function with TVM's packed calling convention; every argument is a data pointer and nothing is checked."""
     opaque = PointerType(PrimType("void"))
     me, args, result = (n.tirx.Var(name, opaque) for name in ("self_handle", "args", "result"))
@@ -82,27 +84,31 @@ def _entry(func: Any) -> Any:
         data = n.reinterpret(PointerType(array.ty.dtype, "global"), n.tirx.tvm_struct_get(args, position, _ARGUMENT_UNION, opaque))
         stmts.append(n.tirx.DeclBuffer(array, data=data))
     body = func.body
-    for key, value in (("device_type", n.i32(1)), ("device_id", n.i32(0)), ("compute_scope", StringImm("main_compute_"))):
+    for key, value in (("device_type", n.i32(1)), ("device_id", n.i32(0)), ("compute_scope", StringImm(f"{symbol}_compute_"))):
         body = n.tirx.AttrStmt(StringImm("default"), key, value, body)
     whole = n.tirx.SeqStmt([*stmts, body, n.tirx.Return(n.i32(0))])
     entry = n.tirx.PrimFunc([me, args, count, result], whole, ret_type=PrimType("int32"))
-    for key, value in (("global_symbol", "__tvm_ffi_main"), ("tirx.noalias", True), ("calling_conv", 1), ("tirx.is_entry_func", True)):
+    for key, value in (("global_symbol", symbol), ("tirx.noalias", True), ("calling_conv", 1)):
         entry = entry.with_attr(key, value)
     return entry
 
 
-def compile_program(program: Program, options: BuildOptions) -> tuple[Any, Any]:
-    """Compile for the host: the runtime module and its entry function (takes data pointers, inputs then outputs).
+def compile_program(program: Program, options: BuildOptions) -> Any:
+    """The whole program as one LLVM module for the host. Raises :class:`BuildError` ``build-failed`` with TVM's message."""
+    return _llvm_module({"__tvm_ffi_main": tir_of(program, options)}, options.opt_level)
 
-    Raises :class:`BuildError` ``build-failed`` with TVM's message.
-    """
-    func = tir_of(program, options)
+
+def compile_functions(functions: Mapping[str, Any], opt_level: int) -> bytes:
+    """TIR functions by name as one relocatable object for the host. Raises :class:`BuildError` ``build-failed`` with TVM's message."""
+    return object_of(_llvm_module(functions, opt_level))
+
+
+def _llvm_module(functions: Mapping[str, Any], opt_level: int) -> Any:
     try:
-        goal = target(options.opt_level)
-        module = tvm.IRModule({"main": _entry(func)})
+        goal = target(opt_level)
+        module = tvm.IRModule({name: _entry(func, name) for name, func in functions.items()})
         module = _passes()(n.tirx.transform.BindTarget(goal)(module))
-        built = tvm.get_global_func("target.build.llvm")(module, goal)
-        return built, built["main"]
+        return tvm.get_global_func("target.build.llvm")(module, goal)
     except (RuntimeError, ValueError, TypeError) as err:  # TVM's InternalError is a RuntimeError
         raise BuildError("build-failed", trimmed(err), hint="report it with the program that 'steptp lower X --emit leir' prints") from err
 

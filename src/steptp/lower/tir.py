@@ -7,11 +7,12 @@ temporary before writing it, so a fresh copy for each iteration would only cost 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
+
+import tvm_ffi
 
 from steptp.ir.nodes import Body, Buffer, Expr, If, Load, Loop, Op, Program, Stmt, Store
 from steptp.ir.ops import REDUCERS
@@ -21,9 +22,11 @@ from steptp.ir.types import LoopKind
 from steptp.lower import nodes as n
 from steptp.lower.scalar import STORAGE, Scalars, Slot
 
-__all__ = ["Emitter", "Frame", "lower_to_tir", "structural_hash"]
+__all__ = ["STACK_BUFFER", "Emitter", "Frame", "lower_statements", "lower_to_tir", "structural_hash"]
 
-_STACK_BUFFER, _STACK_FRAME = 32 * 1024, 128 * 1024  # bytes
+STACK_BUFFER = 32 * 1024
+"""Bytes of the largest temporary that lives on the stack."""
+_STACK_FRAME = 128 * 1024  # bytes
 _UNROLL_LIMIT = 1024  # stores
 
 
@@ -158,7 +161,7 @@ class Emitter:
             shape = [max(s, 1) for s in shape_of(buffer.shape, self.program)] + ([lanes] if lanes else [])
             array = n.tirx.decl_buffer(shape, STORAGE[buffer.dtype], name=buffer.name)
             size = prod(shape) * buffer.dtype.itemsize
-            on_stack = size <= _STACK_BUFFER and self.frame.stack + size <= _STACK_FRAME
+            on_stack = size <= STACK_BUFFER and self.frame.stack + size <= _STACK_FRAME
             self.frame.stack += size if on_stack else 0
             notes = {"disable_lower_builtin": n.tirx.IntImm("bool", 1)} if on_stack else None
             self.frame.allocations.append(n.tirx.AllocBuffer(array, notes))
@@ -182,20 +185,34 @@ def lower_to_tir(program: Program, *, fma: bool = True, math: str = "vector", pa
     Raises :class:`steptp.errors.LeirError` ``check-reset`` when an accumulation has no reset.
     """
     ready = materialize(program).program
+    func = lower_statements(ready, ready.body, (*ready.inputs, *ready.outputs), ready.tmps, fma=fma, math=math, parallel=parallel)
+    return func if func is not None else _function([], n.sequence([]))
+
+
+def lower_statements(
+    ready: Program, body: Body, params: tuple[Buffer, ...], private: tuple[Buffer, ...], *, fma: bool, math: str, parallel: bool
+) -> n.Expr | None:
+    """Statements of a materialised program as a TIR function of the buffers ``params``; ``private`` temporaries are allocated inside.
+
+    ``None`` when the statements do nothing at the present sizes.
+    """
     scalars = Scalars(ready.size_env, fma, math)
     emitter = Emitter(ready, scalars, parallel)
-    params = []
-    for buffer in (*ready.inputs, *ready.outputs):
+    arrays = []
+    for buffer in params:
         shape = shape_of(buffer.shape, ready)
         array = n.tirx.decl_buffer(shape, STORAGE[buffer.dtype], name=buffer.name)
-        params.append(array)
+        arrays.append(array)
         scalars.slots[buffer.name] = Slot(buffer, array, prod(shape))
-    emitter.declare(ready.tmps)
-    stmts = emitter.body(ready.body)
-    body = n.sequence(emitter.frame.allocations + stmts)
+    emitter.declare(private)
+    stmts = emitter.body(body)
+    return _function(arrays, n.sequence(emitter.frame.allocations + stmts)) if stmts else None
+
+
+def _function(params: list[n.Expr], body: n.Stmt) -> n.Expr:
     return n.tirx.PrimFunc(params, body).with_attr("global_symbol", "main").with_attr("tirx.noalias", True)
 
 
 def structural_hash(program: Program) -> str:
-    """Hex digest of the TIR of a program: equal texts give equal digests, in every process and on every machine."""
-    return hashlib.sha256(str(lower_to_tir(program).script()).encode()).hexdigest()[:16]
+    """TVM's structural hash of the program's TIR as 16 hex digits: names apart, equal programs give equal hashes, in every process."""
+    return f"{tvm_ffi.structural_hash(lower_to_tir(program)) % 2**64:016x}"

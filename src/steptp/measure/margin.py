@@ -27,7 +27,7 @@ __all__ = ["AaTask", "HostMargin", "aa_pair", "aa_tasks", "host_margin", "margin
 FLOOR = 0.01  # a margin below this would claim more than a small sample of pairs can support
 QUANTILE = 0.99
 _SAFE = 0.995  # read off a small sample, the 99th percentile lies below the true one half of the time; the next ones up seldom do
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class AaTask:
 @dataclass(frozen=True, slots=True)
 class HostMargin:
     """The margin and the distribution it comes from; ``created`` is a Unix time, ``host`` the key of
-    :func:`steptp.measure.host.host_key`, ``failed`` counts pairs that could not be measured."""
+    :func:`steptp.measure.host.host_key`, ``failed`` counts pairs that could not be measured, ``cpu_seconds`` is what the workers used."""
 
     margin: float
     pairs: int
@@ -56,6 +56,7 @@ class HostMargin:
     host: str = ""
     created: float = 0.0
     failed: int = 0
+    cpu_seconds: float = 0.0
 
     def to_json(self) -> dict[str, object]:
         return {"format": _FORMAT, **asdict(self)}
@@ -116,7 +117,7 @@ def host_margin(
         return stored
     start = time.monotonic()
     ratios: list[float] = []
-    failed = 0
+    failed, used = 0, 0.0
     tasks = aa_tasks(pairs, seed, options=options)
     wanted = (t for n, t in enumerate(tasks) if n < 30 or time.monotonic() - start < budget_s)
     if pool is None:
@@ -124,6 +125,7 @@ def host_margin(
     else:
         last = ""
         for _, result in pool.map(measure, wanted, window=2 * pool.slots):
+            used += result.cpu_seconds
             if result.ok and result.value is not None:
                 ratios.append(result.value.ratio)
             else:
@@ -131,7 +133,7 @@ def host_margin(
                 last = f"{result.status}: {result.message}"
         if len(ratios) < 10:
             raise UsageError("usage-margin", f"only {len(ratios)} of {pairs} A/A pairs could be measured ({last})")
-    found = replace(margin_of(ratios, seed, time.monotonic() - start), host=key, created=time.time(), failed=failed)
+    found = replace(margin_of(ratios, seed, time.monotonic() - start), host=key, created=time.time(), failed=failed, cpu_seconds=used)
     if cache is not None:
         _store(cache, found)
     return found

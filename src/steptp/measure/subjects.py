@@ -59,7 +59,7 @@ class BuiltSubject:
     def __init__(self, built: Built, inputs: Mapping[str, Array]) -> None:
         self.built = built
         program = built.program
-        self._inputs = [np.ascontiguousarray(to_storage(np.asarray(inputs[b.name]), b.dtype)) for b in program.inputs]
+        self._inputs = [np.asarray(to_storage(np.asarray(inputs[b.name]), b.dtype), order="C") for b in program.inputs]
         self._outputs = [(shape_of(b.shape, program), NUMPY[b.dtype]) for b in program.outputs]
         self._first: list[Array] | None = None
         self._last: list[Array] = []
@@ -74,8 +74,9 @@ class BuiltSubject:
             arrays.append(array)
         outputs = [placed(shape, dtype, rng.randrange(_PAGE // _LINE)) for shape, dtype in self._outputs]
         self._last = outputs
-        call = functools.partial(self.built.entry, *self.built.prepare([*arrays, *outputs]))
-        call.__dict__["arrays"] = (*arrays, *outputs)  # they live as long as the call
+        arguments = self.built.prepare([*arrays, *outputs])
+        call = functools.partial(self.built.entry, arguments.pointer, arguments.rows)
+        call.__dict__["arguments"] = arguments  # the buffers live as long as the call
         return call
 
     def check(self) -> None:

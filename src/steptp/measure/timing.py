@@ -46,7 +46,7 @@ class TimingOptions:
     ``warm`` as the previous call left it, ``cold`` after writing ``flush_bytes``.
     """
 
-    sample_ns: int = 200_000
+    sample_ns: int = 50_000
     rounds: int = 8
     max_rounds: int = 40
     pairs: int = 4

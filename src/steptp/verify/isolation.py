@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from time import perf_counter
+from functools import lru_cache
+from time import process_time
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from steptp.rewrite.base import Exactness, InstanceMap
 from steptp.verify.ladder import ALL_TIERS, verify_step
 from steptp.verify.verdict import TierReport, Verdict, VerdictKind
 
-__all__ = ["COMPILED_TIERS", "PRELOAD", "Outcome", "StepResult", "StepTask", "Timer", "check_and_measure", "group_of", "settle"]
+__all__ = ["COMPILED_TIERS", "PRELOAD", "Outcome", "StepResult", "StepTask", "Timer", "check_and_measure", "group_of", "known_program", "settle"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -36,13 +37,16 @@ Timer = Callable[[Program, Program, Mapping[str, np.ndarray], int], T]
 
 @dataclass(frozen=True)
 class StepTask(Generic[T]):
-    """A step to check, as LEIR texts. ``tiers`` to run (all of them for a step that nothing has looked at yet); ``timer`` times a verified step."""
+    """A step to check, as LEIR texts. ``tiers`` to run (all of them for a step that nothing has looked at yet); ``timer`` times a verified step;
+    ``input_seed`` and ``proven`` as :func:`steptp.verify.ladder.verify_step` has them."""
 
     parent: str
     child: str
     root: str
     exactness: str = Exactness.ALGEBRAIC.value
     seed: int = 0
+    input_seed: int | None = None
+    proven: bool = False
     tiers: tuple[int, ...] = COMPILED_TIERS
     instances: InstanceMap | None = None
     timer: Timer[T] | None = None
@@ -51,7 +55,7 @@ class StepTask(Generic[T]):
 
 @dataclass(frozen=True)
 class StepResult(Generic[T]):
-    """The verdict, the timing of a verified step, and wall seconds by stage."""
+    """The verdict, the timing of a verified step, and CPU seconds by stage."""
 
     verdict: Verdict
     timing: T | None = None
@@ -83,31 +87,40 @@ def check_and_measure(task: StepTask[T]) -> StepResult[T]:
 
     Programs with loops bound to GPU axes are checked (a CPU runs those loops in order) but not timed: the figure would mean nothing.
     """
-    start = perf_counter()
+    start = process_time()
     try:
-        parent, root = parse(task.parent, "<parent>"), parse(task.root, "<root>")
+        parent, root = known_program(task.parent), known_program(task.root)
     except LeirError as err:
         report = TierReport(0, VerdictKind.MALFORMED, f"the step's own parent or root: {err.message}", {"code": err.code})
         return StepResult(Verdict(VerdictKind.MALFORMED, 0, (report,)))
     try:
-        child: Program | str = parse(task.child, "<child>")
+        child: Program | str = known_program(task.child)
     except LeirError:
         child = task.child  # the ladder says what is wrong with it
-    verdict = verify_step(parent, child, root=root, exactness=Exactness(task.exactness), instances=task.instances, tiers=task.tiers, seed=task.seed)
-    checked = perf_counter()
+    verdict = verify_step(
+        parent, child, root=root, exactness=Exactness(task.exactness), instances=task.instances,
+        tiers=task.tiers, seed=task.seed, input_seed=task.input_seed, proven=task.proven,
+    )  # fmt: skip
+    checked = process_time()
     seconds = {"check": checked - start, **{f"tier{r.tier}": r.seconds for r in verdict.reports}}
     if not verdict.ok or task.timer is None or isinstance(child, str) or _bound(parent) or _bound(child):
         return StepResult(verdict, None, seconds)
-    from steptp.verify.regimes import float_inputs
+    from steptp.verify.tier4_inputs import make_inputs
 
     try:
-        timing = task.timer(parent, child, float_inputs(parent, task.regime, task.seed), task.seed)
+        timing = task.timer(parent, child, make_inputs(parent, task.regime, task.seed if task.input_seed is None else task.input_seed), task.seed)
     except StepTPError as err:  # a build that fails only now, or outputs that change while being timed
         kind = VerdictKind.BUILD_FAILED if err.code == "build-failed" else VerdictKind.NOT_EQUAL if err.code == "measure-outputs" else VerdictKind.CRASHED
-        report = TierReport(4, kind, f"while timed: {err.message}", {"code": err.code}, seconds=perf_counter() - checked)
+        report = TierReport(4, kind, f"while timed: {err.message}", {"code": err.code}, seconds=process_time() - checked)
         return StepResult(Verdict(kind, 4, (*verdict.reports, report)), None, seconds)
-    seconds["measure"] = perf_counter() - checked
+    seconds["measure"] = process_time() - checked
     return StepResult(verdict, timing, seconds)
+
+
+@lru_cache(maxsize=64)
+def known_program(text: str) -> Program:
+    """The program of a well-formed text; many tasks share one."""
+    return parse(text)
 
 
 def _bound(program: Program) -> bool:

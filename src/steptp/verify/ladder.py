@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from time import perf_counter
+from time import process_time
 from typing import TypeAlias
 
 from steptp.errors import LeirError, StepTPError
@@ -30,7 +30,7 @@ _log = logging.getLogger("steptp.verify")
 
 def run_tier(tier: int, check: Callable[[], TierReport]) -> TierReport:
     """Run one tier, timed. What it raises becomes a report: its own kind for known errors, ``crashed`` for a bug."""
-    start = perf_counter()
+    start = process_time()
     try:
         report = check()
     except MemoryError as err:
@@ -46,7 +46,7 @@ def run_tier(tier: int, check: Callable[[], TierReport]) -> TierReport:
     except Exception as err:  # noqa: BLE001 - the crash boundary of the verifier: a candidate must not end a run
         report = _failed(tier, VerdictKind.CRASHED, type(err).__name__, str(err))
         _log.warning("tier %d crashed: %s: %s", tier, type(err).__name__, err, exc_info=True)
-    return replace(report, seconds=perf_counter() - start)
+    return replace(report, seconds=process_time() - start)
 
 
 def _failed(tier: int, kind: VerdictKind, code: str, message: str) -> TierReport:
@@ -82,6 +82,8 @@ def verify_step(
     one_step: OneStep | None = None,
     tiers: Collection[int] = ALL_TIERS,
     seed: int = 0,
+    input_seed: int | None = None,
+    proven: bool = False,
     build_tiers: bool = True,
 ) -> Verdict:
     """The verdict on the step ``parent`` → ``child`` (a program or its text).
@@ -90,7 +92,9 @@ def verify_step(
     ``instances`` override or replace it). Without either, ``one_step`` is asked first whether a strategy makes this very program; otherwise the
     step is a free rewrite, claims nothing about bits, and goes to tier 3. ``root`` anchors tier 4 (default: the parent).
     ``tiers`` restricts what runs: a step that no tier of 2 and 3 has accepted is ``unknown`` unless neither was asked for and the
-    caller vouches for them by leaving out 0 to 3 altogether (as when only compiled code is still to be checked). ``build_tiers=False`` leaves out 4 and 5.
+    caller vouches for them by leaving out 0 to 3 altogether (as when only compiled code is still to be checked; ``proven`` then says that tier 2
+    has accepted the step). ``build_tiers=False`` leaves out 4 and 5. ``input_seed`` draws the inputs of compiled code (default: ``seed``); steps that share it
+    and the root share what the root computes.
     """
     ladder = _Ladder()
     parsed = parse_candidate(child) if isinstance(child, str) else child
@@ -114,37 +118,35 @@ def verify_step(
         applied = _matched(one_step, parent, program)
     proof = instances if instances is not None else applied.instances if applied is not None else None
     claim = exactness if exactness is not None else applied.exactness if applied is not None else Exactness.ALGEBRAIC
-    proven = False
+    accepted = False
     if 2 in tiers and proof is not None:
         target = _target(applied, program)
         report = ladder.ask(2, lambda: tier2.tier2(parent, target, proof, claim))
         if report.kind is VerdictKind.OK:
-            proven, decided = True, 2
+            accepted, proven, decided = True, True, 2
         elif report.kind not in (VerdictKind.UNKNOWN, VerdictKind.CRASHED, VerdictKind.TIMEOUT):
             return ladder.rejected(report)
-    if not proven and 3 in tiers:
+    if not accepted and 3 in tiers:
         report = ladder.ask(3, lambda: tier3.tier3(parent, program, seed=seed))
         if report.kind is not VerdictKind.OK:
             return ladder.rejected(report)
-        proven, decided = True, 3
-    if not proven and any(t in tiers for t in (0, 1, 2, 3)):
+        accepted, decided = True, 3
+    if not accepted and any(t in tiers for t in (0, 1, 2, 3)):
         last = max((r.tier for r in ladder.reports), default=0)
         return ladder.end(VerdictKind.UNKNOWN, last)
     if not build_tiers:
         return ladder.end(VerdictKind.OK, decided)
-    return _compiled(ladder, parent, program, root or parent, claim, tiers, seed, decided)
-
-
-def _compiled(ladder: _Ladder, parent: Program, child: Program, root: Program, claim: Exactness, tiers: Collection[int], seed: int, decided: int) -> Verdict:
     from steptp.verify import tier4, tier5
 
+    inputs = seed if input_seed is None else input_seed
+    anchor = root or parent
     if 4 in tiers:
-        report = ladder.ask(4, lambda: tier4.tier4(root, parent, child, seed=seed))
+        report = ladder.ask(4, lambda: tier4.tier4(anchor, parent, program, seed=inputs))
         if report.kind is not VerdictKind.OK:
             return ladder.rejected(report)
         decided = 4
     if 5 in tiers and claim is Exactness.BITWISE:
-        report = ladder.ask(5, lambda: tier5.tier5(parent, child, seed=seed))
+        report = ladder.ask(5, lambda: tier5.tier5(parent, program, seed=inputs, proven=proven))
         if report.kind is not VerdictKind.OK:
             return ladder.rejected(report)
         decided = 5

@@ -12,6 +12,7 @@ from steptp.ir.sizes import shape_of
 from steptp.ir.types import DType
 from steptp.ir.walk import buffer_table, visit
 from steptp.lower.ranges import Ranges
+from steptp.verify.cache import ByteLru
 from steptp.verify.regimes import float_inputs
 
 __all__ = ["BENIGN", "NONFINITE", "TIER4_REGIMES", "default_regimes", "make_inputs", "wide_input", "work"]
@@ -37,7 +38,17 @@ def wide_input(program: Program, seed: int) -> str:
 
 
 def make_inputs(program: Program, regime: str, seed: int) -> dict[str, Array]:
-    """Inputs at the program's present sizes (bf16 as rounded float32). Streams depend on seed, regime and input name only."""
+    """Inputs at the program's present sizes (bf16 as rounded float32). Streams depend on seed, regime and input name only; programs
+    with one interface share the arrays, which nobody writes (at most 128 MiB are kept)."""
+    described = tuple((b.name, b.dtype, shape_of(b.shape, program), shape_of(b.range, program) if b.range is not None else None) for b in program.inputs)
+    key = (described, regime, seed)
+    return _INPUTS.get(key, lambda: _draw(program, regime, seed))
+
+
+_INPUTS: ByteLru[dict[str, Array]] = ByteLru(128 * 2**20, lambda inputs: sum(a.nbytes for a in inputs.values()))
+
+
+def _draw(program: Program, regime: str, seed: int) -> dict[str, Array]:
     if regime not in ("wide", "offset", "special"):
         return {k: np.asarray(v) for k, v in float_inputs(program, regime, seed).items()}
     made: dict[str, Array] = {k: np.asarray(v) for k, v in float_inputs(program, "normal", seed).items()}

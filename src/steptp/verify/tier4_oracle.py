@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,32 +11,39 @@ import numpy.typing as npt
 from steptp.ir.nodes import Program
 from steptp.ir.types import DType
 from steptp.ir.walk import buffers
-from steptp.verify.compiled import guarded_run
+from steptp.verify.cache import ByteLru, program_key
+from steptp.verify.compiled import kept_run
 from steptp.verify.tier4_inputs import WIDE_TOP, make_inputs, wide_input
 
 __all__ = ["Reference", "clear_references", "reference", "unit"]
 
 Array = npt.NDArray[Any]
 
-_CACHE: OrderedDict[tuple[Program, str, int], Reference] = OrderedDict()
-_CACHE_BYTES = 512 * 2**20
 _DIGITS = {DType.F16: 11, DType.BF16: 8, DType.F32: 24, DType.F64: 53}
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
     """A root on one draw of inputs. ``oracle``: its outputs computed in f64; ``error``: the running error estimate of each float
-    output; ``root``: what the compiled root gives (floats as f64); ``exact``: every + - * is exact, so equal programs agree to the bit."""
+    output; ``root``: what the compiled root gives (floats as f64); ``exact``: every + - * is exact, so equal programs agree to the bit.
+    ``memo``: what tier 4 has worked out from these for its next child."""
 
     inputs: dict[str, Array]
     oracle: dict[str, Array]
     error: dict[str, Array]
     root: dict[str, Array]
     exact: bool
+    memo: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def nbytes(self) -> int:
-        return sum(a.nbytes for group in (self.inputs, self.oracle, self.error, self.root) for a in group.values())
+        """Bytes held, two arrays for each output in ``memo`` among them."""
+        return sum(a.nbytes for group in (self.inputs, self.oracle, self.error, self.root) for a in group.values()) + 2 * sum(
+            a.nbytes for a in self.error.values()
+        )
+
+
+_CACHE: ByteLru[Reference] = ByteLru(384 * 2**20, lambda reference: reference.nbytes)
 
 
 def unit(dtype: DType) -> float:
@@ -51,20 +57,11 @@ def clear_references() -> None:
 
 
 def reference(root: Program, regime: str, seed: int) -> Reference:
-    """The reference of a root, kept while its trajectory is being checked (at most 512 MiB a process).
+    """The reference of a root, kept while its trajectory is being checked (at most 384 MiB a process).
 
     Raises :class:`steptp.lower.BuildError` when the root cannot be built.
     """
-    key = (root, regime, seed)
-    if (known := _CACHE.get(key)) is not None:
-        _CACHE.move_to_end(key)
-        return known
-    made = _compute(root, regime, seed)
-    _CACHE[key] = made
-    held = sum(r.nbytes for r in _CACHE.values())
-    while len(_CACHE) > 1 and held > _CACHE_BYTES:
-        held -= _CACHE.popitem(last=False)[1].nbytes
-    return made
+    return _CACHE.get((program_key(root), regime, seed), lambda: _compute(root, regime, seed))
 
 
 def _compute(root: Program, regime: str, seed: int) -> Reference:
@@ -75,7 +72,7 @@ def _compute(root: Program, regime: str, seed: int) -> Reference:
     inputs = make_inputs(root, regime, seed)
     shade = shadow(root)
     wide = build(shade.program).run({k: v.astype(np.float64) if v.dtype.kind == "f" else v for k, v in inputs.items()})
-    run = guarded_run(build(root), inputs)
+    run = kept_run(build(root), inputs, regime, seed)
     plain: dict[str, Array] = {}
     for buffer in root.outputs:
         value = from_storage(run.outputs[buffer.name], buffer.dtype)
