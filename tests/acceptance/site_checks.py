@@ -1,4 +1,6 @@
-"""What must hold of every site that a strategy lists: the step applies, is accepted, is as exact as it claims, and is explained truly."""
+"""What must hold of every site that a strategy lists: the step applies, is accepted, is as exact as it claims, and is explained truly.
+
+An algebraic step may be numerically unsafe or undecided (records say so); it may never be unequal, illegal or unsafe."""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from steptp.rewrite.base import Applied, Exactness, Site
 from steptp.verify.compiled import bits_of
 from steptp.verify.ladder import verify_step
 from steptp.verify.tier4_inputs import make_inputs
-from steptp.verify.verdict import Verdict
+from steptp.verify.verdict import Verdict, VerdictKind
 
 __all__ = ["Case", "Step", "check_case", "followers"]
 
@@ -66,7 +68,8 @@ def check_case(case: Case) -> Step:
     if applied.exactness not in registry.get(case.site.strategy).classes:
         problems.append(f"class {applied.exactness} is not declared")
     verdict = verify_step(case.program, applied.program, applied=applied, root=case.program, seed=case.seed, build_tiers=case.compiled)
-    if not verdict.ok:
+    unsafe = applied.exactness is Exactness.ALGEBRAIC and verdict.kind in (VerdictKind.NUMERICALLY_UNSAFE, VerdictKind.UNKNOWN)
+    if not verdict.ok and not unsafe:
         problems.append(f"{verdict.kind} at tier {verdict.tier}: {verdict.message} {verdict.counterexample or ''}".rstrip())
     problems += _class_problems(case, applied, verdict)
     problems += _explanation_problems(case, applied)
@@ -86,7 +89,7 @@ def _class_problems(case: Case, applied: Applied, verdict: Verdict) -> Iterator[
             yield f"claims bitwise, but tier {verdict.tier} decided"
     elif applied.exactness is Exactness.REASSOCIATED and not any(r.tier in (2, 3) and r.kind == "ok" for r in verdict.reports):
         yield "claims reassociated, but neither tier 2 nor tier 3 accepts it"
-    elif applied.exactness is Exactness.ALGEBRAIC and not any(r.tier == 3 and r.kind == "ok" for r in verdict.reports):
+    elif applied.exactness is Exactness.ALGEBRAIC and not any(r.tier == 3 and r.kind in ("ok", "unknown") for r in verdict.reports):
         yield "claims algebraic, but tier 3 does not accept it"
 
 

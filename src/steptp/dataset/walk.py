@@ -15,13 +15,14 @@ from time import process_time
 from typing import Any
 
 from steptp.analysis.host import HostInfo
+from steptp.dataset.robust import holds_up
 from steptp.dataset.schema import step_id
 from steptp.ir import Program, parse, print_program, program_hash, shape_hash
 from steptp.ir.diff import diff_lines
 from steptp.ir.seeds import derive_seed, digest
 from steptp.reason import explain
 from steptp.rewrite import engine
-from steptp.rewrite.base import Applied, NotApplicable, Site
+from steptp.rewrite.base import Applied, Exactness, NotApplicable, Site
 from steptp.verify.ladder import verify_step
 from steptp.verify.verdict import TierReport, Verdict, VerdictKind
 
@@ -138,6 +139,8 @@ def _try(walk: _Walk, parent: Program, site: Site, candidates: Sequence[Site], d
     began = process_time()
     walk.steps.append(_draft(walk, parent, outcome, site, candidates, depth, role, rule, seed, verdict))
     walk.seconds["explain"] += process_time() - began
+    if outcome.exactness is Exactness.ALGEBRAIC and verdict.ok and not holds_up(parent, outcome.program):
+        return None  # recorded, and judged by tier 4
     return outcome.program if verdict.ok else None
 
 

@@ -141,7 +141,9 @@ def verify_step(
     inputs = seed if input_seed is None else input_seed
     anchor = root or parent
     if 4 in tiers:
-        report = ladder.ask(4, lambda: tier4.tier4(anchor, parent, program, seed=inputs))
+        vouched = not any(t in tiers for t in (0, 1, 2, 3))
+        equal = claim is Exactness.ALGEBRAIC and (accepted or vouched)
+        report = ladder.ask(4, lambda: tier4.tier4(anchor, parent, program, seed=inputs, equal_over_reals=equal))
         if report.kind is not VerdictKind.OK:
             return ladder.rejected(report)
         decided = 4

@@ -37,10 +37,11 @@ SCALE_FACTOR = 8.0
 """K: how many running error estimates are always allowed."""
 
 
-def tier4(root: Program, parent: Program, child: Program, *, seed: int = 0, regimes: Sequence[str] | None = None) -> TierReport:
+def tier4(root: Program, parent: Program, child: Program, *, seed: int = 0, regimes: Sequence[str] | None = None, equal_over_reals: bool = False) -> TierReport:
     """Check the compiled ``child`` against ``root``; ``parent`` only serves to say whether a failure is this step's.
 
-    ``regimes`` are names of :data:`steptp.verify.tier4_inputs.TIER4_REGIMES` (default: as many as the root's size allows). Verdicts:
+    ``equal_over_reals``: tier 3 has found the step equal, so what goes far astray in floating point is a matter of rounding and range, and
+    ``numerically_unsafe``; without it such a child is ``not_equal``. ``regimes`` are names of :data:`steptp.verify.tier4_inputs.TIER4_REGIMES` (default: as many as the root's size allows). Verdicts:
     ``ok``, ``not_equal`` (exact inputs differ, benign inputs lose half their digits, or the outputs depend on stale memory),
     ``numerically_unsafe``, ``unsafe_memory``.
     Raises :class:`steptp.lower.BuildError` ``build-failed``.
@@ -60,7 +61,7 @@ def tier4(root: Program, parent: Program, child: Program, *, seed: int = 0, regi
                 child, VerdictKind.NOT_EQUAL, f"two runs on equal inputs differ in output {stale}: it depends on unwritten memory or a race", chosen, worst
             )
         for buffer in root.outputs:
-            found = _judged(buffer, run, known, regime)
+            found = _judged(buffer, run, known, regime, equal_over_reals)
             worst[regime] = max(worst.get(regime, 0.0), found.ratio)
             if found.kind is not None:
                 failed = _counterexample(root, buffer, found, known, regime, seed)
@@ -69,13 +70,13 @@ def tier4(root: Program, parent: Program, child: Program, *, seed: int = 0, regi
     return _report(child, VerdictKind.OK, f"within the root's error bound in {len(chosen)} regimes at real sizes", chosen, worst)
 
 
-def _judged(buffer: Buffer, run: GuardedRun, known: Reference, regime: str) -> _Found:
+def _judged(buffer: Buffer, run: GuardedRun, known: Reference, regime: str, equal: bool) -> _Found:
     """:func:`_compare`, done once for a child that computes just what the root does."""
     from steptp.lower.build import from_storage
 
     got = from_storage(run.outputs[buffer.name], buffer.dtype)
     if not np.array_equal(got, known.root[buffer.name], equal_nan=buffer.dtype.is_float):
-        return _compare(buffer, run, known, regime)
+        return _compare(buffer, run, known, regime, equal)
     own = known.memo.get(f"own {buffer.name}")
     if own is None:
         own = known.memo[f"own {buffer.name}"] = _compare(buffer, run, known, regime)
@@ -96,7 +97,7 @@ class _Found:
         self.tolerance = 0.0
 
 
-def _compare(buffer: Buffer, run: GuardedRun, known: Reference, regime: str) -> _Found:
+def _compare(buffer: Buffer, run: GuardedRun, known: Reference, regime: str, equal: bool = False) -> _Found:
     from steptp.lower.build import from_storage
 
     got = from_storage(run.outputs[buffer.name], buffer.dtype)
@@ -123,7 +124,7 @@ def _compare(buffer: Buffer, run: GuardedRun, known: Reference, regime: str) -> 
             _fail(found, finite & (value != want), got, VerdictKind.NOT_EQUAL, f"{buffer.name} differs on integers that + - * compute exactly")
         if found.kind is None:
             gross = wrong & finite & ~(away <= scale / np.sqrt(unit(buffer.dtype)))
-            if regime in BENIGN:
+            if regime in BENIGN and not equal:
                 _fail(found, gross, got, VerdictKind.NOT_EQUAL, f"{buffer.name} is wrong on {regime} inputs", away)
         if found.kind is None:
             _fail(found, wrong, got, VerdictKind.NUMERICALLY_UNSAFE, f"{buffer.name} is less accurate than the root allows on {regime} inputs", away)
