@@ -79,6 +79,15 @@ def test_ranges_of_computed_tables() -> None:
     assert _ranges(head + "for i:20 k:5 T[i] += k\nfor i:20 U[i] = min(T[i],19)\n" + tail) == {"T": (0, 20), "U": (0, 19)}
 
 
+def test_guards_limit_what_is_stored_unless_they_read_memory() -> None:
+    head = "in A f32[20]\nout Y f32[20]\ntmp T i64[24] U i64[20]\n"
+    tail = "for i:20 Y[i] = A[U[i]]\n"
+    split = "for i:8 j:3 if i*3+j<20: T[i*3+j] = i*3+j\nfor i:20 U[i] = T[i]\n"
+    assert _ranges(head + split + tail) == {"T": (0, 19), "U": (0, 19)}
+    changing = "for i:24 T[i] = 3\nfor i:20\n if T[i]<4:\n  T[i] = 30\n  U[i] = T[i]\n"
+    assert _ranges(head + changing + tail) == {"T": (3, 30), "U": (3, 30)}
+
+
 def test_extents_that_depend_on_outer_loops() -> None:
     loops = [("i", expr("4")), ("j", expr("i+2"))]
     assert loop_intervals(loops, {}) == {"i": (0, 3), "j": (0, 4)}

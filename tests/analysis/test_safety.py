@@ -89,6 +89,13 @@ def test_guard_reads_also_where_a_later_conjunct_is_false() -> None:
     assert (found.code, found.instance) == ("bounds", (("i", 8),))
 
 
+def test_a_guard_proves_nothing_once_its_body_overwrites_what_it_read() -> None:
+    head = "in A f32[9] B i64[4] 0..40\nout Y f32[4]\ntmp T i64[4]\nfor i:4 Y[i] = 0\nfor i:4 T[i] = B[i]\nfor i:4 if T[i]<9:\n"
+    assert problems(head + "  Y[i] = A[T[i]]\n") == []
+    assert only(head + "  T[i] = 30\n  Y[i] = A[T[i]]\n").code == "bounds"
+    assert only(head + "  for j:2\n    Y[i] = A[T[i]]\n    T[i] = 30\n").code == "bounds"  # a later iteration reads what an earlier one wrote
+
+
 def test_lookup_without_a_range() -> None:
     found = only("in A f32[9] T i32[4]\nout Y f32[4]\nfor i:4 Y[i] = A[i64(T[i])]\n")
     assert found.code == "bounds"

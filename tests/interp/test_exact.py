@@ -55,6 +55,11 @@ def test_comparison_of_values_has_no_tolerance() -> None:
     assert compare_exact(third, third + arb(2) ** -200) is Same.DIFFERENT
     assert compare_exact(fmpq(1, 3), fmpq(1, 3) + fmpq(1, 1 << 900)) is Same.DIFFERENT
     assert compare_exact(arb(0, 1), arb(0, 1)) is Same.UNDECIDED
+    with precision(256):
+        assert compare_exact(arb(500).exp(), arb(500).exp() + 1) is Same.UNDECIDED
+    with precision(1024):
+        assert compare_exact(arb(500).exp(), arb(500).exp() + 1) is Same.DIFFERENT
+        assert compare_exact(arb(500).exp(), arb(250).exp() * arb(250).exp()) is Same.EQUAL
     assert compare_exact(arb(1, 1e-20), fmpq(1)) is Same.UNDECIDED
     assert compare_exact(third - arb(1) / 3, fmpq(0)) is Same.UNDECIDED  # a ball around zero proves nothing
     assert compare_exact(arb("nan"), fmpq(1)) is Same.UNDECIDED

@@ -124,6 +124,11 @@ BAD: list[tuple[str, str, int, str]] = [
     ("scope", text("bx i:N\n tmp a f32[M] local\n tx j:M a[j] = 1\n Y[i] = 1"), 6, "belongs to one thread"),
     ("scope", text("par i:N C[i] = 1\nfor i:N Y[i] = C[i]", tmp="C f32[N] local"), 5, "belongs to one thread"),
     ("scope", text("bx i:1\n tmp a f32[M] shared\n by j:M a[j] = 1\n Y[i] = 1"), 6, "belongs to threads of one block"),
+    ("limit", text("tx i:N for j:1 ty k:M tz l:300 Y[i] = 1"), 4, "tz runs to 300"),
+    ("limit", text("tx i:N ty k:512 Y[i] = 1"), 4, "2048 threads, 4 (tx) times 512 (ty)"),
+    ("limit", text("by i:65536 if i<N: Y[i] = 1"), 4, "by runs to 65536"),
+    ("limit", text("for i:N Y[i] = 1\nbx i:N\n tmp a f32[M,4096] shared b[1]\n tx j:4\n  a[0,j] = 1\n  b[0] = 1"), 5, "49156 bytes of shared memory (a, b)"),
+    ("limit", text("bx i:N\n tmp a f64[65537]\n a[0] = 1\n Y[i] = f32(a[0])"), 4, "524296 bytes of local memory"),
 ]
 
 

@@ -19,6 +19,10 @@ SAMPLES = {
     "becomes": "i0*T0+i1", "source": "2", "target": "1", "order": "i, k, j", "old": "for", "new": "par", "outer": "4", "inner": "8", "buffers": "C, m",
     "buffer": "C", "reduce": "max", "dtype": "f32", "first": "0", "second": "1", "copies": "4", "terms": "16",
     "front": "1", "back": "2", "count": "3", "other": "b", "sum": "s", "peak": "p", "into": "Cl", "shared": "C, m",
+    "of": "m", "weights": "y", "low": "1", "high": "7",
+    "condition": "positive",
+    "dim": "1", "rows": "6", "columns": "5", "reads": "96", "limit": "1024", "scope": "local", "holder": "thread", "axis": "tx", "blocks": "8", "threads": "32",
+    "last": "2", "part": "last", "full": "3", "rest": "2", "accumulator": "d", "operands": "W, V", "lower": "a", "upper": "b", "along": "s", "around": "i",
 }  # fmt: skip
 
 

@@ -6,8 +6,10 @@ import pytest
 from eval_programs import CONV, MATMUL, MATMUL_TILED, PEELED
 
 from steptp.interp.cost import count_instances
-from steptp.ir import parse
+from steptp.ir import Program, parse, print_program
 from steptp.ir.sizes import constraint_holds
+from steptp.rewrite import engine
+from steptp.rewrite.base import Applied, Site
 from steptp.verify.bindings import Bindings, apply_binding, factor_pairs, tiny_bindings
 
 
@@ -157,3 +159,58 @@ for p:4 Y[] max= c[p]
     found = _bind(text)
     assert found.found
     assert all(b.values["D"] - b.values["M"] + 1 >= 4 for b in found.found)
+
+
+WIDE = "in A f32[16,256] B[256,N=32]\nout Y f32[16,N]\nfor i:16 j k:256 Y[i,j]+=A[i,k]*B[k,j]\n"
+FLAT = "in A f32[N=32,256]\nout Y f32[N*256]\nfor f:N*256 Y[f]=A[f//256,f%256]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "second"),
+    [
+        (WIDE, "loop_tiling@0.0:outer=8,inner=32,tail=exact", "loop_split@0.0.0.0:factor=2,tail=exact"),
+        (WIDE, "loop_tiling@0:outer=8,inner=16,tail=exact", "loop_tiling@0.0.0.0:outer=4,inner=32,tail=exact"),
+        (WIDE, "loop_split@0.0:factor=8,tail=exact", "loop_tiling@0.0.0:outer=2,inner=16,tail=exact"),
+        (FLAT, "loop_split@0:factor=8,tail=exact", "loop_tiling@0:outer=3,inner=3,tail=guard"),
+        (FLAT, "loop_split@0:factor=3,tail=guard", "loop_tiling@0:outer=2,inner=2,tail=guard"),
+    ],
+)
+def test_tiles_of_literal_extents_leave_a_binding_of_parent_and_child(text: str, first: str, second: str) -> None:
+    parent = _step(parse(text), first)
+    child = _step(parent, second)
+    found = _bind(print_program(parent), print_program(child))
+    assert found.found, found.note
+    assert max(v for name, v in found.found[-1].sizes if name.startswith("T")) >= 2
+
+
+def _step(program: Program, site: str) -> Program:
+    outcome = engine.apply(program, Site.parse(site))
+    assert isinstance(outcome, Applied), outcome
+    return outcome.program
+
+
+def test_a_search_without_room_grows_the_least_assignment() -> None:
+    text = """size T3=3 T2=8 T1=8 T0=8
+in A f32[16,256] B[256,N=32]
+out Y[16,N]
+where 256%T0==0, 16%T1==0, N%T2==0
+for i0:16//T1 j2:(N//T2-1)//T3+1 j3:T3 if j2*T3+j3<N//T2: for i1:T1 j1:T2
+ for k0:256//T0 k1:T0 Y[i0*T1+i1,j2*T2*T3+j3*T2+j1]+=A[i0*T1+i1,k0*T0+k1]*B[k0*T0+k1,j2*T2*T3+j3*T2+j1]
+"""
+    assert [b.values for b in _bind(text, limit=5000).found] == [{"T3": 1, "T2": 1, "T1": 4, "T0": 4, "N": 1}]
+    assert _bind(text, limit=4000).found == ()
+
+
+def test_accesses_that_need_room_are_reached_from_the_present_sizes() -> None:
+    text = """size T1=3 T0=3
+in x f32[D=6,H=6,W=6] kernel[N=2,M=3,K=3,L=3]
+out Y[N]
+tmp c[N,OD=D-M+1,OH=H-K+1,OW=W-L+1] s[OD,OH,OW] d[N,P=(D-M+1)//2,Q=(H-K+1)//2,R=(W-L+1)//2]
+for i j k l q r u c[i,j,k,l]+=x[j+q,k+r,l+u]*kernel[i,q,r,u]
+for i0:(OD-1)//T0+1 j0:(OH-1)//T1+1 i1:T0 j1:T1 if i0*T0+i1<OD and j0*T1+j1<OH: for k l s[i0*T0+i1,j0*T1+j1,k]+=exp(c[l,i0*T0+i1,j0*T1+j1,k])
+for i j k l p:2 q:2 r:2 d[i,j,k,l] max=c[i,2*j+p,2*k+q,2*l+r]*s[2*j+p,2*k+q,2*l+r]
+for i j:2 k:2 l:2 Y[i] max=d[i,j,k,l]
+"""
+    found = _bind(text, text).found
+    assert found
+    assert all(v["D"] - v["M"] + 1 >= 4 and v["H"] - v["K"] + 1 >= 4 for v in (b.values for b in found))

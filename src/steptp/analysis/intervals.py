@@ -19,6 +19,7 @@ __all__ = ["Interval", "interval", "hull", "narrow", "loop_intervals", "value_ra
 
 Interval = tuple[int, int]
 Overflow = tuple[Op, Interval | None]
+_Write = tuple[Store, dict[str, Interval], int, dict[Expr, Interval]]  # with bounds of variables and trips, and what its guards bound
 _ARITHMETIC = frozenset({"+", "-", "*", "neg", "abs", "//", "%"})
 _EMPTY: dict[str, Interval] = {}
 
@@ -237,13 +238,16 @@ def _injective_vars(index: Expr, extents: Mapping[str, int], sizes: Mapping[str,
 def _stored_ranges(program: Program, waiting: set[str], out: dict[str, Interval]) -> None:
     """Fixpoint from below over a few rounds; what still moves after them is left unknown."""
     sizes = program.size_env
-    writes: dict[str, list[tuple[Store, dict[str, Interval], int]]] = {name: [] for name in waiting}
+    writes: dict[str, list[_Write]] = {name: [] for name in waiting}
     for met in stores(program):
         if isinstance(met.stmt, Store) and met.stmt.buffer in waiting:
             depth = len(declaring_path(program, met.stmt.buffer))
             inside = [p for p in met.parents[depth:] if isinstance(p, Loop)]
             env = loop_intervals(((p.var, p.extent) for p in met.loops), sizes)
-            writes[met.stmt.buffer].append((met.stmt, env, accumulation_trips(met.stmt, inside, env, sizes)))
+            known: dict[Expr, Interval] = {}
+            for guard in (g for g in met.guards if not any(loads(g))):  # what a guard reads may change before the store
+                known = narrow(guard, True, env, sizes, out, known)
+            writes[met.stmt.buffer].append((met.stmt, env, accumulation_trips(met.stmt, inside, env, sizes), known))
     found: dict[str, Interval] = {}
     unknown: set[str] = set()
     for _ in range(len(waiting) + 4):
@@ -263,16 +267,14 @@ def _stored_ranges(program: Program, waiting: set[str], out: dict[str, Interval]
             return
 
 
-def _stored(
-    writes: list[tuple[Store, dict[str, Interval], int]], sizes: Mapping[str, int], ranges: Mapping[str, Interval], empty: set[str]
-) -> list[Interval] | None:
+def _stored(writes: list[_Write], sizes: Mapping[str, int], ranges: Mapping[str, Interval], empty: set[str]) -> list[Interval] | None:
     """Hull of what is set plus the sum of what is added; nothing while all values read buffers without a value yet; ``None``: unknown."""
     base: Interval | None = None
     low = high = 0
-    for store, env, trips in writes:
+    for store, env, trips, known in writes:
         if {e.buffer for e in loads(store.value)} & empty:
             continue
-        value = interval(store.value, env, sizes, ranges)
+        value = interval(store.value, env, sizes, ranges, known)
         if value is None or store.reduce in ("*", "or", "and"):
             return None
         if store.reduce is not None and not store.carry:

@@ -121,6 +121,8 @@ class Statement:
         self.loops = loops
         self.parents = parents
         self.guards: tuple[Expr, ...] = tuple(c for p in parents if isinstance(p, If) for c in conjuncts(p.cond))
+        self.lasting: tuple[Expr, ...] = tuple(c for p in parents if isinstance(p, If) for c in conjuncts(p.cond) if not _overwritten(p, c))
+        """The guards that still hold when the statement runs: nothing inside them stores what they read."""
         self.frame = Frame([loop.var for loop in loops], model.sizes)
         self.intervals: dict[str, Interval] = loop_intervals(((loop.var, loop.extent) for loop in loops), model.sizes)
         self.write = Access(self, store.buffer, store.indices, True)
@@ -206,7 +208,7 @@ class Statement:
         """Interval of an index (a look-up through its declared range) where the guards and ``conditions`` hold; ``None``: unknown."""
         sizes, ranges = self.model.sizes, value_ranges(self.model.program)
         known: dict[Expr, Interval] = {}
-        for cond, holds in (*((g, True) for g in self.guards), *((c.expr, c.holds) for c in conditions)):
+        for cond, holds in (*((g, True) for g in self.lasting), *((c.expr, c.holds) for c in conditions)):
             known = narrow(cond, holds, self.intervals, sizes, ranges, known)
         return interval(expr, self.intervals, sizes, ranges, known)
 
@@ -224,6 +226,12 @@ class Statement:
     def instance(self, point: tuple[int, ...]) -> str:
         """``S3(i=0,k=2)``."""
         return f"{self.name}({','.join(f'{v}={p}' for v, p in zip(self.vars, point, strict=True))})"
+
+
+def _overwritten(owner: If, cond: Expr) -> bool:
+    """Whether a statement inside the guard stores a buffer that ``cond`` reads."""
+    read = {found.buffer for found in loads(cond)}
+    return bool(read) and any(isinstance(v.stmt, Store) and v.stmt.buffer in read for v in visit(owner.body))
 
 
 def _collect(st: Statement, expr: Expr, conditions: tuple[Condition, ...], found: list[Access], in_guard: bool = False) -> None:

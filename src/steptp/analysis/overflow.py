@@ -25,7 +25,8 @@ def overflow_problems(program: Program) -> Iterator[Problem]:
         known: dict[Expr, Interval] = {}
         for guard in st.guards:
             yield from _expr(st, guard, ranges, known, done)
-            known = narrow(guard, True, st.intervals, model.sizes, ranges, known)
+            if guard in st.lasting:
+                known = narrow(guard, True, st.intervals, model.sizes, ranges, known)
         for expr in (*st.store.indices, st.store.value):
             yield from _expr(st, expr, ranges, known, done)
         if st.store.reduce in ("+", "*") and st.store.value.dtype.is_int:

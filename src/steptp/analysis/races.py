@@ -1,13 +1,13 @@
 """Do loops that may run concurrently carry no dependence?
 
-``par``, ``vec`` and bound loops are claims; here they are proven. Inside a kernel (an outermost nest of bound loops) no
-dependence may cross blocks, because blocks cannot wait for one another, and storage of scope ``local`` (``shared``) may not be
+``par``, ``vec`` and bound loops are claims; here they are proven. Inside one launch of a kernel (an outermost nest of bound loops) no
+dependence may cross blocks, because blocks cannot wait for one another, and storage that lives with a thread (a block) may not be
 used to pass values between threads (blocks).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import islpy as isl
 
@@ -15,6 +15,7 @@ from steptp.analysis.affine import DIM, sample
 from steptp.analysis.dependence import Dependence, dependences
 from steptp.analysis.model import LoopRef, Model, Statement
 from steptp.analysis.problems import Problem
+from steptp.ir.kernels import placement
 from steptp.ir.nodes import Program
 from steptp.ir.types import LoopKind, Scope
 
@@ -26,11 +27,12 @@ def race_problems(program: Program) -> Iterator[Problem]:
     model = Model.of(program)
     if not any(loop.kind.is_concurrent for st in model.statements for loop in st.loops):
         return
+    where = placement(program)
     for d in dependences(program):
         if d.loop is not None and d.loop.kind.is_concurrent:
             yield _race(d)
         elif any(loop.kind.is_bound for loop in (*d.src.loops, *d.dst.loops)):
-            yield from _bound(model, d)
+            yield from _bound(model, where, d)
 
 
 def _race(d: Dependence) -> Problem:
@@ -42,9 +44,13 @@ def _race(d: Dependence) -> Problem:
     return Problem("race", message, d.dst.origin, d.exact, instance, d.buffer, first)
 
 
-def _bound(model: Model, d: Dependence) -> Iterator[Problem]:
+def _bound(model: Model, where: Mapping[str, Scope], d: Dependence) -> Iterator[Problem]:
     scope = model.declarations[d.buffer].buffer.scope
-    one_kernel = _kernel(d.src) is not None and _kernel(d.src) == _kernel(d.dst)
+    if scope is Scope.GLOBAL:
+        scope = where.get(d.buffer, scope)
+    kernel = _kernel(d.src)
+    relaunched = d.loop is not None and kernel is not None and len(d.loop.path) < len(kernel.path)
+    one_kernel = kernel is not None and kernel == _kernel(d.dst) and not relaunched
     checks: list[tuple[str, list[LoopKind]]] = []
     blocks = [k for k in LoopKind if k.is_block]
     if one_kernel or scope is not Scope.GLOBAL:

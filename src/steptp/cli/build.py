@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -24,6 +24,7 @@ def register(app: typer.Typer) -> None:
         measured: Annotated[int | None, typer.Option(min=0, help="How many of the steps to time (default: all).")] = None,
         no_measure: Annotated[bool, typer.Option("--no-measure", help="Time nothing.")] = False,
         variants: Annotated[int, typer.Option(min=0, max=16, help="Extra shapes of every workload.")] = 2,
+        target: Annotated[Literal["cpu", "cuda"], typer.Option(help="'cuda' adds steps to GPU kernels (verified, not timed).")] = "cpu",
         overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete what a different build left in the folder.")] = False,
         json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     ) -> None:
@@ -38,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
         config = BuildConfig(
             workloads=resolve_workloads(workloads or [], preset), steps=steps, depth=depth, seed=seed,
-            measured=0 if no_measure else measured, variants=variants,
+            measured=0 if no_measure else measured, variants=variants, target=target,
         )  # fmt: skip
         with BuildProgress(quiet=json) as progress:
             result = run_build(config, out, jobs=jobs, overwrite=overwrite, progress=progress)

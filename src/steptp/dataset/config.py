@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from steptp.ir.seeds import digest
@@ -27,6 +29,7 @@ class BuildConfig(BaseModel):
     refusal_share: float = Field(default=0.1, ge=0, le=1, description="share of states at which an illegal proposal is recorded")
     cap_share: float = Field(default=0.18, gt=0, le=1, description="largest share of one strategy")
     max_lines: int = Field(default=60, ge=4, description="a walk does not go on from programs longer than this")
+    target: Literal["cpu", "cuda"] = Field(default="cpu", description="'cuda' adds strategies that make GPU kernels, which nothing here times")
     wave: int = Field(default=32, ge=1, description="trajectories planned at once; quotas are updated between waves")
 
     @property

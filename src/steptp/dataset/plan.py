@@ -14,6 +14,7 @@ from steptp.dataset.walk import WalkTask
 from steptp.errors import UsageError
 from steptp.ir.seeds import derive_seed
 from steptp.rewrite import registry
+from steptp.rewrite.base import Family
 
 __all__ = ["DEMO", "resolve_workloads", "plan_wave", "quotas"]
 
@@ -44,10 +45,11 @@ def resolve_workloads(workloads: Sequence[str], preset: str | None) -> tuple[str
     return tuple(dict.fromkeys(specs))
 
 
-def quotas(kept: Kept) -> dict[str, float]:
-    """Weight of each strategy in the next wave: how much room is left under its cap, never quite nothing."""
+def quotas(kept: Kept, target: str = "cpu") -> dict[str, float]:
+    """Weight of each strategy of the target in the next wave: how much room is left under its cap, never quite nothing."""
     cap = cap_of(kept.target, kept.cap_share)
-    return {s.name: max((cap - kept.by_strategy[s.name]) / cap, 0.02) ** 2 for s in registry.all_strategies()}
+    chosen = [s for s in registry.all_strategies() if target == "cuda" or s.family is not Family.GPU]
+    return {s.name: max((cap - kept.by_strategy[s.name]) / cap, 0.02) ** 2 for s in chosen}
 
 
 STEPS_PER_WALK = 20  # admitted steps that one walk brings, before there is a figure of this build
@@ -58,7 +60,7 @@ def plan_wave(config: BuildConfig, roots: Sequence[Root], first: int, missing: i
 
     At most ``config.wave``, fewer when only ``missing`` steps are wanted.
     """
-    weights: Mapping[str, float] = quotas(kept)
+    weights: Mapping[str, float] = quotas(kept, config.target)
     described: Mapping[str, Any] = host.to_dict()
     tasks = []
     each = kept.total / first if first else STEPS_PER_WALK

@@ -33,7 +33,7 @@ MAX_CANDIDATES = 24
 
 @dataclass(frozen=True)
 class WalkTask:
-    """Everything a walk depends on. ``weights`` are the strategies' quotas at planning time; ``host`` is a ``HostInfo`` dict."""
+    """Everything a walk depends on. ``weights`` are the quotas at planning time of the strategies that take part; ``host`` is a ``HostInfo`` dict."""
 
     key: str
     root_text: str
@@ -66,7 +66,7 @@ def run_walk(task: WalkTask) -> dict[str, Any]:
     visited = {here}
     for depth in range(task.depth):
         began = process_time()
-        listing = engine.sites(program)
+        listing = engine.sites(program, task.weights)
         walk.seconds["sites"] += process_time() - began
         candidates = spread(listing.sites, rng, MAX_CANDIDATES)
         if rng.random() < task.refusal_share:

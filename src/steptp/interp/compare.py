@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from enum import Enum
 
-from flint import arb, fmpq
+from flint import arb, ctx, fmpq
 
 from steptp.interp.reals import Real, as_ball
 
 __all__ = ["Same", "compare_exact", "shown"]
 
 _TIGHT = arb(10) ** -30
+_SMALL = arb(10) ** -12
+_ENOUGH = 4096  # bits
 
 
 class Same(str, Enum):
@@ -25,7 +27,8 @@ def compare_exact(a: Real, b: Real) -> Same:
     """Compare two float values over the reals, without a tolerance.
 
     Disjoint balls (or different rationals, or different kinds) are different. Finite balls that overlap are equal only
-    if both have a relative radius below 1e-30; a ball around 0 therefore is never equal to anything but another value's own object.
+    if both have a relative radius below 1e-30 and, below 4096 bits of precision, an absolute one below 1e-12: in a value
+    like exp(500) an added 1 lies far below 256 bits. A ball around 0 therefore is never equal to anything but another value's own object.
     """
     if type(a) is float or type(b) is float:
         if type(a) is not type(b):
@@ -42,7 +45,10 @@ def compare_exact(a: Real, b: Real) -> Same:
 
 
 def _tight(x: Real) -> bool:
-    return bool(x.is_exact()) or bool(x.rad() < _TIGHT * x.abs_lower())
+    if x.is_exact():
+        return True
+    radius = x.rad()
+    return bool(radius < _TIGHT * x.abs_lower()) and (bool(radius < _SMALL) or ctx.prec >= _ENOUGH)
 
 
 def shown(x: Real, digits: int = 20) -> str:

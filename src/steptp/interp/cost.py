@@ -43,6 +43,8 @@ def index_bounds(expr: Expr, env: Mapping[str, tuple[int, int]]) -> tuple[int, i
     if expr.name == "//" and c > 0:
         corners = (a // c, a // d, b // c, b // d)
         return min(corners), max(corners)
+    if expr.name == "%" and c == d > 0 and a // c == b // c:  # within one period
+        return a % c, b % c
     if expr.name == "%" and c > 0:
         return (a, b) if a >= 0 and b < c else (0, d - 1)
     if expr.name in ("max", "min"):

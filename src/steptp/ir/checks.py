@@ -13,6 +13,7 @@ from itertools import islice
 from steptp.errors import LeirError
 from steptp.ir import checks_decls as decls
 from steptp.ir import checks_exprs as exprs
+from steptp.ir import checks_gpu as gpu
 from steptp.ir import checks_stmts as stmts
 from steptp.ir.nodes import Program
 from steptp.ir.sourcemap import SourceMap
@@ -49,6 +50,7 @@ CHECKS: tuple[Check, ...] = (
     Check("lookup", "Writes through look-ups carry and stand in serial loops.", stmts.lookup_writes),
     Check("kind", "vec loops are innermost; par and GPU axes nest in the one order that can run.", stmts.kinds),
     Check("scope", "Who accesses a shared or local temporary may do so; interface tensors are global.", stmts.scopes),
+    Check("limit", "GPU axes, threads and the memories of blocks and threads stay within their limits.", gpu.limits),
 )
 
 

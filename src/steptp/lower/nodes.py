@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from typing import Any, TypeAlias
 
+import numpy as np
+
 os.environ.setdefault("TVM_BIND_THREADS", "0")  # worker processes share the machine: never pin
 os.environ.setdefault("TVM_NUM_THREADS", str(len(os.sched_getaffinity(0))))  # TVM would halve it on x86, or follow OMP_NUM_THREADS
 
@@ -51,7 +53,9 @@ def i32(value: int) -> Expr:
 
 
 def reinterpret(dtype: str, value: Expr) -> Expr:
-    """The same bits as another dtype of the same width."""
+    """The same bits as another dtype of the same width; a literal is converted here, because CUDA code would take its address."""
+    if isinstance(value, tirx.FloatImm) and dtype == "uint32":
+        return tirx.IntImm(dtype, int(np.float32(value.value).view(np.uint32)))
     return tirx.reinterpret(dtype, value)
 
 

@@ -10,10 +10,17 @@ from typing import Any
 
 from steptp.ir.nodes import Program
 from steptp.reason.patterns import Claim, read_sentence
+from steptp.reason.rederive.algebra import ALGEBRA
+from steptp.reason.rederive.axes import AXES
 from steptp.reason.rederive.context import CheckContext, Rederivation
 from steptp.reason.rederive.copies import COPIES
+from steptp.reason.rederive.cuts import CUTS
 from steptp.reason.rederive.figures import FIGURES, unsaid
+from steptp.reason.rederive.linear import LINEAR
+from steptp.reason.rederive.moves import MOVES
+from steptp.reason.rederive.online import ONLINE
 from steptp.reason.rederive.order import ORDER
+from steptp.reason.rederive.storage import STORAGE
 from steptp.reason.rederive.structure import STRUCTURE
 from steptp.reason.rederive.values import VALUES
 
@@ -22,7 +29,7 @@ __all__ = ["check_text", "REDERIVE", "ORDERED_SECTIONS"]
 ORDERED_SECTIONS = ("Dominant", "Candidates", "Choice", "Legal", "Effect", "Rewrite")
 _REQUIRED = {"Dominant", "Legal", "Effect", "Rewrite"}
 _EDITS = ("line_becomes", "line_goes", "line_comes")
-REDERIVE: dict[str, Rederivation] = {**FIGURES, **STRUCTURE, **ORDER, **VALUES, **COPIES}
+REDERIVE: dict[str, Rederivation] = {**FIGURES, **STRUCTURE, **ORDER, **VALUES, **COPIES, **ONLINE, **ALGEBRA, **STORAGE, **AXES, **MOVES, **CUTS, **LINEAR}
 _HOME = {
     "Dominant": {"work", "no_arithmetic", "dominant", "cache_fit", "cache_exceeded", "inner_access"},
     "Candidates": {"candidates"},

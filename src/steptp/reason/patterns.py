@@ -8,6 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from steptp.reason.linear_patterns import LINEAR_SENTENCES
+from steptp.reason.nest_patterns import NEST_SENTENCES
+
 __all__ = ["Claim", "read_sentence"]
 
 _INT = r"-?\d+"
@@ -15,7 +18,7 @@ _NAME = r"[A-Za-z_]\w*"
 _NAMES = rf"{_NAME}(?:, {_NAME})*"
 _PLACE = r"\d+(?:\.\d+)*"
 _CODE = r"[^`]*"
-_SITE = r"[a-z_]+@[\d.]*(?::[^\s]+?)?"
+_SITE = r"[a-z_][a-z0-9_]*@[\d.]*(?::[^\s]+?)?"
 _OP = r"\+|\*|max|min|or|and"
 _TYPES = {
     "n": _INT,
@@ -147,6 +150,52 @@ _SENTENCES: dict[str, tuple[str, ...]] = {
         "When the maximum moves to <peak:name>, <sum:name> is scaled by the exponential of the difference, and dropped while the maximum is still -inf.",
         "<sum:name> is scaled by the exponential of the old maximum minus <peak:name>; while the old maximum is -inf, it is dropped.",
     ),
+    "expression_becomes": (
+        "In the store at <at:place>, `<old:code>` becomes `<new:code>`, equal over the reals.",
+        "`<new:code>` replaces `<old:code>` in the store at <at:place>; over the reals they are equal.",
+    ),
+    "proven": (
+        "`<text:code>` is <condition:word> for all finite inputs, proven from its <because:word>.",
+        "Proven from its <because:word>: `<text:code>` is <condition:word> for all finite inputs.",
+    ),
+    "common_factor": ("<count:n> terms have the factor `<factor:code>`.", "The factor `<factor:code>` occurs in <count:n> terms."),
+    "unchanged_in": (
+        "`<text:code>` stays the same in loop <loop:name> at <at:place>.",
+        "Loop <loop:name> at <at:place> does not change `<text:code>`.",
+    ),
+    "prefix_maximum": (
+        "<buffer:name> holds the maxima of the first 0, 1, ... values of `<text:code>` over <loop:name>; the last of them is <of:name>.",
+        "Over <loop:name>, <buffer:name> keeps the maximum of every prefix of `<text:code>`, and <of:name> is the last one.",
+    ),
+    "sum_of_exponentials": (
+        "Over <loop:name>, <sum:name> sums the exponentials of `<text:code>` minus <buffer:name>, its maximum.",
+        "<buffer:name> holds the maximum of `<text:code>` over <loop:name>, and <sum:name> sums the exponentials of the differences.",
+    ),
+    "prefix_sum": (
+        "<buffer:name> holds the sums over the first 0, 1, ... iterations of <loop:name>, each beneath its own maximum in <peak:name>; the last of them is <of:name>.",
+        "Over <loop:name>, <buffer:name> keeps the sum of every prefix beneath the maximum that <peak:name> has for it, and <of:name> is the last one.",
+    ),
+    "weighted_by_softmax": (
+        "<buffer:name> sums `<text:code>` over <loop:name> with the softmax weights <weights:name>, whose maximum is <other:name> and whose sum is <sum:name>.",
+        "Over <loop:name>, <buffer:name> sums `<text:code>` times <weights:name>: exponentials beneath the maximum <other:name>, divided by their sum <sum:name>.",
+    ),
+    "divided_once": (
+        "The division by <sum:name> comes once for each of the <count:n> elements of <buffer:name>, after the summation.",
+        "All <count:n> elements of <buffer:name> are divided by <sum:name> once, at the end, instead of every weight.",
+    ),
+    "row_not_empty": (
+        "The header states [<constraint:free>], so loop <loop:name> runs at least once.",
+        "Loop <loop:name> must run at least once: the header states [<constraint:free>].",
+    ),
+    "passes_over": ("Nests that read <buffer:name>: <before:n> before, <after:n> after.", "<buffer:name> is read by <before:n> nests before and <after:n> after."),
+    "interior": (
+        "From <low:n> up to <high:n> (not included), the condition on <loop:name> holds in every term.",
+        "The condition on <loop:name> holds in every term from iteration <low:n> up to <high:n>, not included.",
+    ),
+    "boundary_corrected": (
+        "The other <count:n> elements of <buffer:name> are computed with the condition.",
+        "With the condition, the <count:n> elements of <buffer:name> outside of the interior are computed.",
+    ),
     "dimensions": (
         "The dimensions of <buffer:name> turn from <old:dims> to <new:dims>.",
         "<buffer:name> is stored as <new:dims> instead of <old:dims>.",
@@ -171,10 +220,61 @@ _SENTENCES: dict[str, tuple[str, ...]] = {
         "Behind it <elements:n> elements of <buffer:name> are stored once.",
         "One store each writes <elements:n> elements of <buffer:name> back.",
     ),
+    "dimension_split": (
+        "Tiles of <factor:n> divide the <extent:n> elements of dimension <dim:n> of <buffer:name>; the header states [<constraint:free>].",
+        "Dimension <dim:n> of <buffer:name>, of <extent:n> elements, is cut into tiles of <factor:n>; the header states [<constraint:free>].",
+    ),
+    "tile_contiguous": (
+        "A tile along dimension <dim:n> of <buffer:name> then fills <elements:n> neighbouring elements.",
+        "<elements:n> neighbouring elements then hold a tile along dimension <dim:n> of <buffer:name>.",
+    ),
+    "dimensions_fused": (
+        "Dimension <dim:n> of <buffer:name> and the next one, <rows:n> times <columns:n>, become one of <extent:n>.",
+        "One dimension of <extent:n> elements takes the place of dimension <dim:n> of <buffer:name> and the next one, <rows:n> times <columns:n>.",
+    ),
+    "pure_index": (
+        "`<text:code>` in the store at <at:place> reads no memory and depends on the loops <loops:names> alone.",
+        "The index `<text:code>` of the store at <at:place> follows from the loops <loops:names>, without reading memory.",
+    ),
+    "index_inside": (
+        "Whatever the iteration, index <dim:n> of <buffer:name> stays inside its <extent:n> elements.",
+        "Index <dim:n> of <buffer:name> never leaves its <extent:n> elements.",
+    ),
+    "table_reused": (
+        "A run reads the <elements:n> elements of the table <name:name> <reads:n> times.",
+        "The table <name:name> of <elements:n> elements is read <reads:n> times in a run.",
+    ),
+    "storage_scope": ("<buffer:name> moves from <old:word> to <new:word> storage.", "The storage of <buffer:name> is <new:word> instead of <old:word>."),
+    "scope_bytes": (
+        "<buffer:name> takes <bytes:n> of the <limit:n> bytes that may be <scope:word>.",
+        "Of at most <limit:n> bytes of <scope:word> storage, <buffer:name> takes <bytes:n>.",
+    ),
+    "one_holder": (
+        "No value of <buffer:name> passes from one <holder:word> to another.",
+        "Whichever <holder:word> writes a value of <buffer:name> is the one that reads it.",
+    ),
+    "axis_fits": (
+        "Loop <loop:name> at <at:place> runs <extent:n> iterations; <axis:word> takes up to <limit:n>.",
+        "The axis <axis:word> takes up to <limit:n>, and loop <loop:name> at <at:place> runs <extent:n> iterations.",
+    ),
+    "launch": (
+        "The kernel at <at:place> launches <blocks:n> blocks of <threads:n> threads; a block may have 1024.",
+        "With at most 1024 threads in a block, the kernel at <at:place> launches <blocks:n> blocks of <threads:n> threads.",
+    ),
+    "limit_stated": (
+        "The header states [<constraint:free>], so the axis fits at other sizes too.",
+        "So that the axis fits at other sizes too, the header states [<constraint:free>].",
+    ),
+    "blocks_independent": (
+        "No block of the kernel at <at:place> touches what another one writes.",
+        "Blocks of the kernel at <at:place> need not wait for one another.",
+    ),
     "partial_accumulators": (
         "Each element of <buffer:name> gets <copies:n> partial accumulators of <terms:n> terms.",
         "<copies:n> partial accumulators of <terms:n> terms serve each element of <buffer:name>.",
     ),
+    **NEST_SENTENCES,
+    **LINEAR_SENTENCES,
 }  # fmt: skip
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from steptp.reason.linear_wording import LINEAR_WORDING
+from steptp.reason.nest_wording import NEST_WORDING
+
 __all__ = ["WORDING"]
 
 WORDING: dict[str, tuple[str, ...]] = {
@@ -159,6 +162,53 @@ WORDING: dict[str, tuple[str, ...]] = {
         "When the maximum moves to {peak}, {sum} is scaled by the exponential of the difference, and dropped while the maximum is still -inf.",
         "{sum} is scaled by the exponential of the old maximum minus {peak}; while the old maximum is -inf, it is dropped.",
     ),
+    # algebra
+    "expression_becomes": (
+        "In the store at {at}, `{old}` becomes `{new}`, equal over the reals.",
+        "`{new}` replaces `{old}` in the store at {at}; over the reals they are equal.",
+    ),
+    "proven": (
+        "`{text}` is {condition} for all finite inputs, proven from its {because}.",
+        "Proven from its {because}: `{text}` is {condition} for all finite inputs.",
+    ),
+    "common_factor": ("{count} terms have the factor `{factor}`.", "The factor `{factor}` occurs in {count} terms."),
+    "unchanged_in": (
+        "`{text}` stays the same in loop {loop} at {at}.",
+        "Loop {loop} at {at} does not change `{text}`.",
+    ),
+    "prefix_maximum": (
+        "{buffer} holds the maxima of the first 0, 1, ... values of `{text}` over {loop}; the last of them is {of}.",
+        "Over {loop}, {buffer} keeps the maximum of every prefix of `{text}`, and {of} is the last one.",
+    ),
+    "sum_of_exponentials": (
+        "Over {loop}, {sum} sums the exponentials of `{text}` minus {buffer}, its maximum.",
+        "{buffer} holds the maximum of `{text}` over {loop}, and {sum} sums the exponentials of the differences.",
+    ),
+    "prefix_sum": (
+        "{buffer} holds the sums over the first 0, 1, ... iterations of {loop}, each beneath its own maximum in {peak}; the last of them is {of}.",
+        "Over {loop}, {buffer} keeps the sum of every prefix beneath the maximum that {peak} has for it, and {of} is the last one.",
+    ),
+    "weighted_by_softmax": (
+        "{buffer} sums `{text}` over {loop} with the softmax weights {weights}, whose maximum is {other} and whose sum is {sum}.",
+        "Over {loop}, {buffer} sums `{text}` times {weights}: exponentials beneath the maximum {other}, divided by their sum {sum}.",
+    ),
+    "divided_once": (
+        "The division by {sum} comes once for each of the {count} elements of {buffer}, after the summation.",
+        "All {count} elements of {buffer} are divided by {sum} once, at the end, instead of every weight.",
+    ),
+    "row_not_empty": (
+        "The header states [{constraint}], so loop {loop} runs at least once.",
+        "Loop {loop} must run at least once: the header states [{constraint}].",
+    ),
+    "passes_over": ("Nests that read {buffer}: {before} before, {after} after.", "{buffer} is read by {before} nests before and {after} after."),
+    "interior": (
+        "From {low} up to {high} (not included), the condition on {loop} holds in every term.",
+        "The condition on {loop} holds in every term from iteration {low} up to {high}, not included.",
+    ),
+    "boundary_corrected": (
+        "The other {count} elements of {buffer} are computed with the condition.",
+        "With the condition, the {count} elements of {buffer} outside of the interior are computed.",
+    ),
     # cost
     "parallel_iterations": (
         "{iterations} iterations of loop {loop} at {at} can run at once.",
@@ -188,8 +238,60 @@ WORDING: dict[str, tuple[str, ...]] = {
         "{into} takes the place of {buffer} as accumulator under loop {loop} at {at}.",
     ),
     "written_back": ("Behind it {elements} elements of {buffer} are stored once.", "One store each writes {elements} elements of {buffer} back."),
+    "dimension_split": (
+        "Tiles of {factor} divide the {extent} elements of dimension {dim} of {buffer}; the header states [{constraint}].",
+        "Dimension {dim} of {buffer}, of {extent} elements, is cut into tiles of {factor}; the header states [{constraint}].",
+    ),
+    "tile_contiguous": (
+        "A tile along dimension {dim} of {buffer} then fills {elements} neighbouring elements.",
+        "{elements} neighbouring elements then hold a tile along dimension {dim} of {buffer}.",
+    ),
+    "dimensions_fused": (
+        "Dimension {dim} of {buffer} and the next one, {rows} times {columns}, become one of {extent}.",
+        "One dimension of {extent} elements takes the place of dimension {dim} of {buffer} and the next one, {rows} times {columns}.",
+    ),
+    "pure_index": (
+        "`{text}` in the store at {at} reads no memory and depends on the loops {loops} alone.",
+        "The index `{text}` of the store at {at} follows from the loops {loops}, without reading memory.",
+    ),
+    "index_inside": (
+        "Whatever the iteration, index {dim} of {buffer} stays inside its {extent} elements.",
+        "Index {dim} of {buffer} never leaves its {extent} elements.",
+    ),
+    "table_reused": (
+        "A run reads the {elements} elements of the table {name} {reads} times.",
+        "The table {name} of {elements} elements is read {reads} times in a run.",
+    ),
+    "storage_scope": ("{buffer} moves from {old} to {new} storage.", "The storage of {buffer} is {new} instead of {old}."),
+    "scope_bytes": (
+        "{buffer} takes {bytes} of the {limit} bytes that may be {scope}.",
+        "Of at most {limit} bytes of {scope} storage, {buffer} takes {bytes}.",
+    ),
+    "one_holder": (
+        "No value of {buffer} passes from one {holder} to another.",
+        "Whichever {holder} writes a value of {buffer} is the one that reads it.",
+    ),
+    # GPU
+    "axis_fits": (
+        "Loop {loop} at {at} runs {extent} iterations; {axis} takes up to {limit}.",
+        "The axis {axis} takes up to {limit}, and loop {loop} at {at} runs {extent} iterations.",
+    ),
+    "launch": (
+        "The kernel at {at} launches {blocks} blocks of {threads} threads; a block may have 1024.",
+        "With at most 1024 threads in a block, the kernel at {at} launches {blocks} blocks of {threads} threads.",
+    ),
+    "limit_stated": (
+        "The header states [{constraint}], so the axis fits at other sizes too.",
+        "So that the axis fits at other sizes too, the header states [{constraint}].",
+    ),
+    "blocks_independent": (
+        "No block of the kernel at {at} touches what another one writes.",
+        "Blocks of the kernel at {at} need not wait for one another.",
+    ),
     "partial_accumulators": (
         "Each element of {buffer} gets {copies} partial accumulators of {terms} terms.",
         "{copies} partial accumulators of {terms} terms serve each element of {buffer}.",
     ),
+    **NEST_WORDING,
+    **LINEAR_WORDING,
 }

@@ -10,7 +10,7 @@ from steptp.ir.walk import declaring_path, free_vars
 from steptp.rewrite.base import NotApplicable
 from steptp.rewrite.context import Context
 
-__all__ = ["reset_index_problem"]
+__all__ = ["reset_index_problem", "reset_layout_problem"]
 
 Change = Callable[[Expr, Mapping[str, Expr]], Expr]
 
@@ -53,3 +53,28 @@ def reset_index_problem(ctx: Context, replaced: Mapping[Path, Mapping[str, Expr]
 def _plainly_fine(indices: tuple[Expr, ...], gone: set[str]) -> bool:
     """Every variable that goes is an index of its own: ``i0*T+i1`` shows both parts, ``f//M`` and ``f%M`` show ``f``."""
     return {Var(v) for v in gone} <= set(indices)
+
+
+def reset_layout_problem(
+    ctx: Context, name: str, place: Callable[[tuple[Expr, ...], Mapping[str, Expr]], tuple[Expr, ...]], sizes: Mapping[str, int]
+) -> NotApplicable | None:
+    """A resetting accumulation into ``name`` whose indices, once rewritten by ``place``, could not be shown to be injective at ``sizes``."""
+    for path, store in ctx.stores:
+        if store.buffer != name or store.reduce is None or store.carry:
+            continue
+        extents = ctx.extents_around(path)
+        indices = place(store.indices, extents)
+        mine = frozenset().union(*(free_vars(i) for i in indices))
+        ranges: dict[str, tuple[int, int]] = {}
+        for var, extent in extents.items():
+            if (span := interval(extent, sizes, ranges)) is not None:
+                ranges[var] = (0, max(span[1] - 1, 0))
+        outside = len(declaring_path(ctx.program, name))
+        inside = [loop.var for at, loop in ctx.enclosing_loops(path) if len(at) > outside and loop.var in mine]
+        try:
+            fine = is_injective([form_of(i, sizes, ranges) for i in indices], inside, ranges)
+        except NotAffine:
+            fine = False
+        if not fine:
+            return NotApplicable("reset-injective", f"{name} resets, and its new index could not be shown to hit every element once, as a reset needs")
+    return None

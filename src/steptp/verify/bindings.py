@@ -22,6 +22,7 @@ GOALS = ("full", "tail", "short")
 _PRIMES = ((3, 5, 7, 2, 11, 13), (3, 2, 5, 4), (2, 3), (2, 1))  # plain sizes, in rounds from roomy to cramped
 _FACTORS = ((3, 2, 5, 4), (2, 3, 4), (2,), (2, 1))
 _SQUARES = ((4, 9), (4, 1), (4, 1), (1, 4))
+_LEAST = "least"  # the goal of last resort: every size as small as the constraints allow, in growing order
 _REACH = 40  # values tried when a derived size is aimed at
 _MAX_NODES = 600
 _LEAF_NODES = 30  # most rejected assignments are too large, and a more cramped round mends that sooner than their neighbours
@@ -137,6 +138,7 @@ class _Search:
         self.numbers = self._pinned()
         self.order = sorted(self.real, key=self._rank)
         self.nodes = 0
+        self.large = False  # whether work alone rejected what was tried last
         self.exactly = False  # whether an assignment must have the tile shape of its goal
         position = {name: n for n, name in enumerate(self.order)}
         last = {name: max((position[r] for r in roots), default=0) for name, roots in closure.items()}
@@ -181,6 +183,8 @@ class _Search:
         return depth if name not in self.factors else depth - 100, list(self.real).index(name)
 
     def candidates(self, name: str, goal: str, round_: int, taken: Mapping[str, int]) -> list[int]:
+        if goal == _LEAST:
+            return sorted({*(v * v if name in self.squares else v for v in range(1, 5)), *self.numbers[name]})
         first = self._aimed(name, goal, taken)
         for derived, carrier in self.carriers.items():
             if carrier == name:
@@ -227,23 +231,60 @@ class _Search:
     def solve(self, goal: str, round_: int) -> dict[str, int] | None:
         """The first assignment that satisfies everything within the limit on instances."""
         self.nodes = 0
-        return self._descend(0, {}, goal, round_)
+        if goal != _LEAST:
+            return self._descend(0, {}, goal, round_)
+        least = self._shrunk() or self._descend(0, {}, goal, round_)
+        return least and self._grown(least)
+
+    def _shrunk(self) -> dict[str, int] | None:
+        """The present sizes, each set to the smallest value that the others allow and that does not mean more work."""
+        values = dict(self.real)
+        work = self.instances(values)
+        for name in self.order if work is not None else ():
+            for value in self.candidates(name, _LEAST, 0, values):
+                smaller = {**values, name: value}
+                total = self.instances(smaller) if value < values[name] and self._holds(smaller) else None
+                if total is not None and work is not None and total <= work:
+                    values, work = smaller, total
+                    break
+        return values if self._fits(values) else None
+
+    def _grown(self, values: dict[str, int]) -> dict[str, int]:
+        """``values`` with sizes set larger where that fits, what is divided first: a loop that runs once tells little."""
+        for name in reversed(self.order):
+            for value in (2,) if name in self.factors else (4, 2):
+                larger = {**values, name: value}
+                if value > values[name] and self._holds(larger) and self._fits(larger):
+                    values = larger
+                    break
+        return values
+
+    def _holds(self, values: Mapping[str, int]) -> bool:
+        return all(self._consistent(depth, values) for depth in range(len(self.order)))
 
     def _descend(self, depth: int, taken: dict[str, int], goal: str, round_: int) -> dict[str, int] | None:
         if depth == len(self.order):
-            if self.instances(taken) is not None and (not self.exactly or goal in self.covers(taken)):
+            if self._fits(taken) and (not self.exactly or goal in self.covers(taken)):
                 return dict(taken)
             self.nodes += _LEAF_NODES
             return None
         name = self.order[depth]
+        too_large: list[int] = []
+        only = True
         for value in self.candidates(name, goal, round_, taken):
+            if too_large and goal != _LEAST and value > min(too_large):
+                continue  # more of a size rarely means less work
             self.nodes += 1
             if self.nodes > _MAX_NODES:
-                return None
+                break
             taken[name] = value
-            if self._consistent(depth, taken) and (found := self._descend(depth + 1, taken, goal, round_)) is not None:
-                return found
+            if self._consistent(depth, taken):
+                if (found := self._descend(depth + 1, taken, goal, round_)) is not None:
+                    return found
+                only = only and self.large
+                too_large += [value] if self.large else []
             del taken[name]
+        self.large = only and bool(too_large)
         return None
 
     def _consistent(self, depth: int, taken: Mapping[str, int]) -> bool:
@@ -258,8 +299,14 @@ class _Search:
         except LeirError:
             return False
 
+    def _fits(self, values: Mapping[str, int]) -> bool:
+        """Whether the programs run within the limit; notes where only their work is in the way."""
+        total = self.instances(values)
+        self.large = total is not None and total > self.limit
+        return total is not None and not self.large
+
     def instances(self, values: Mapping[str, int]) -> int | None:
-        """Instances of all programs, or ``None``: too many, or the programs' interfaces do not agree at these sizes."""
+        """Instances of all programs; ``None`` where one has no value or their interfaces do not agree at these sizes."""
         total, shapes = 0, []
         try:
             for model in self.models:
@@ -268,9 +315,7 @@ class _Search:
                 shapes.append(shape)
         except LeirError:
             return None
-        if any(s != shapes[0] for s in shapes[1:]) or total > self.limit:
-            return None
-        return total
+        return None if any(s != shapes[0] for s in shapes[1:]) else total
 
     def covers(self, values: Mapping[str, int]) -> tuple[str, ...]:
         """Which tile shapes occur for some (size, factor) pair."""
@@ -295,9 +340,10 @@ def tiny_bindings(*programs: Program, preferred: int = 1200, limit: int = 20_000
     search = _Search(programs, limit)
 
     def add(goal: str, exactly: bool) -> bool:
-        for search.limit in (preferred, limit):
+        for search.limit in (preferred, limit) if goal != _LEAST else (limit,):
             search.exactly = exactly
-            values = next((v for r in range(len(_PRIMES)) if (v := search.solve(goal, r)) is not None), None)
+            rounds = range(len(_PRIMES)) if goal != _LEAST else (0,)
+            values = next((v for r in rounds if (v := search.solve(goal, r)) is not None), None)
             if values is not None:
                 key = tuple((n, values[n]) for n in search.real)
                 found.setdefault(key, Binding(key, search.covers(values), search.instances(values) or 0))
@@ -306,8 +352,8 @@ def tiny_bindings(*programs: Program, preferred: int = 1200, limit: int = 20_000
 
     if search.pairs:
         missing = [goal for goal in GOALS if not add(goal, True)]
-    if not found:
-        add("full", False)
+    if not found and not add("full", False):
+        add(_LEAST, False)
     ordered = tuple(sorted(found.values(), key=lambda b: (b.instances, b.sizes)))
     if not ordered:
         return Bindings((), f"no sizes satisfy the constraints with at most {limit} statement instances")

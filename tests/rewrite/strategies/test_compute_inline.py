@@ -20,7 +20,9 @@ TABLE = "size N=4 M=3\nin X f32[M] T i64[N] 0..M\nout Y f32[N]\ntmp q i64[N]\nfo
 GUARD_READS = "size N=4\nin X f32[N]\nout Y f32[N]\ntmp t f32[N]\nfor i:N t[i] = X[i]*2\nfor i:N Y[i] = 0\nfor i:N if t[i]>0: Y[i] = t[i]\n"
 RECURRENCE = "size N=4\nin X f32[N]\nout Y f32[N]\ntmp t f32[N+1]\nt[0] = 0\nfor i:N t[i+1] = t[i]+X[i]\nfor i:N Y[i] = t[i+1]\n"
 ONE_ROW = "size B=1 N=4\nin X f32[B,N]\nout Y f32[B,N]\ntmp a f32[N] t f32[B,N]\nfor b:B\n for i:N a[i] = X[b,i]\n for i:N t[b,i] = a[i]*2\nfor b:B i:N Y[b,i] = t[b,i]\n"
+LOCAL_INPUT = "size N=4\nin X f32[N]\nout Y f32[N]\ntmp a f32[N] local t f32[N]\nfor i:N a[i] = X[i]\nfor i:N t[i] = a[i]*2\npar i:N Y[i] = t[i]\n"
 CASES = {
+    "refuse_scope": (LOCAL_INPUT, "compute_inline@2.0:buffer=t"),
     "two_reads": (CHAIN, "compute_inline@1.0.0:buffer=t"),
     "other_indices": (TRANSPOSED, "compute_inline@1.0.0:buffer=t"),
     "into_a_sum": (INTO_SUM, "compute_inline@1.0.0:buffer=e"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -49,40 +49,24 @@ class CheckContext:
     @cached_property
     def tiny(self) -> tuple[tuple[Program, Program], ...]:
         """Both programs at tiny sizes, up to two bindings; loops run at least twice where the sizes allow."""
-        return self._bound(preferred=1200)
+        return self.bound(self.parent, self.child, preferred=1200)
 
-    def _bound(self, preferred: int) -> tuple[tuple[Program, Program], ...]:
+    def bound(self, parent: Program, child: Program, preferred: int) -> tuple[tuple[Program, Program], ...]:
+        """A parent and a child at common small sizes: the two largest bindings found; larger ones where the programs pin their sizes."""
         from steptp.verify.bindings import apply_binding, tiny_bindings
 
-        # sizes that the programs pin can leave no small binding of both: then a larger one of the child, which has every size of the parent
-        pair = (self.parent, self.child)
-        options = (tiny_bindings(*subjects, preferred=preferred, limit=limit).found for subjects, limit in ((pair, 8000), (pair[1:], 60_000)))
-        found = sorted(next((f for f in options if f), ()), key=lambda b: b.instances)
-        return tuple((apply_binding(self.parent, b.values), apply_binding(self.child, b.values)) for b in found[-2:])
+        found = tiny_bindings(parent, child, preferred=preferred, limit=8000).found or tiny_bindings(parent, child, limit=100_000).found
+        return tuple((apply_binding(parent, b.values), apply_binding(child, b.values)) for b in found[-2:])
 
     def near(self, place: Path) -> bool:
-        """Whether a path speaks of this step: at, above or below the site."""
+        """Whether a path speaks of this step: at, above or below the site. A site that names a buffer only is near to no path."""
         shared = min(len(place), len(self.path))
-        return place[:shared] == self.path[:shared]
+        return shared > 0 and place[:shared] == self.path[:shared]
 
     @cached_property
     def runs(self) -> tuple[tuple[Run, Run, Run, Run], ...]:
         """For each tiny binding: parent and child in order, parent and child as multisets."""
         return tuple((run(a), run(b), run(a, ordered=False), run(b, ordered=False)) for a, b in self.tiny)
-
-    def roomy(self) -> Iterator[tuple[Program, Program]]:
-        """As ``tiny``, at larger sizes, where more than one pair of tiled loops has several tiles; then with the step's own tile sizes."""
-        from steptp.ir.sizes import rebind
-
-        larger = self._bound(preferred=3000)
-        yield from reversed(larger)
-        old = {s.name for s in self.parent.sizes}
-        own = {s.name: s.value for s in self.child.sizes if s.expr is None and s.name not in old}
-        for parent, child in larger if own else ():
-            try:
-                yield parent, rebind(child, {**{s.name: s.value for s in child.sizes if s.expr is None}, **own})
-            except LeirError:  # a constraint ties the tiles to the other sizes
-                continue
 
     def events(self, program: Program) -> list[Event]:
         out: list[Event] = []

@@ -1,16 +1,17 @@
-"""Claims about copies, layouts, named expressions and the running softmax."""
+"""Claims about copies, layouts and named expressions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from steptp.ir.nodes import Cast, Expr, Load, Loop, Op, Path, Program, Store
+from steptp.ir.nodes import Cast, Expr, Load, Op, Path, Program, Store
 from steptp.ir.printer import print_expr
 from steptp.ir.sizes import eval_index
-from steptp.ir.walk import free_vars, get
+from steptp.ir.walk import get
 from steptp.reason.patterns import Claim
 from steptp.reason.rederive.context import CheckContext, Rederivation, loop_at
 from steptp.reason.rederive.figures import _below, _declared
+from steptp.reason.rederive.storage import laid_out
 from steptp.reason.rederive.structure import _elements, _walk
 from steptp.reason.rederive.symbolic import run
 from steptp.reason.rederive.values import _reads, _stores
@@ -38,6 +39,8 @@ def _dimensions(c: Claim, ctx: CheckContext) -> str | None:
         return f"{name} is not the buffer of this step"
     if (c["old"], c["new"]) != (old, new):
         return f"from {old} to {new}"
+    if ctx.strategy == "set_storage_layout":
+        return None if new == laid_out(ctx) else f"the site makes it {laid_out(ctx)}"
     perm = [int(d) for d in ctx.params.get("perm", "").split(".")]
     dims = (old or "").split("x")
     return None if [dims[d] for d in perm] == (new or "").split("x") else f"{new} is not {old} permuted as the site says"
@@ -187,34 +190,6 @@ def _reads_renamed(c: Claim, ctx: CheckContext) -> str | None:
     return None if c.number("count") == gone == more > 0 else f"{gone} reads go, {more} come"
 
 
-def _running_maximum(c: Claim, ctx: CheckContext) -> str | None:
-    beside = (*ctx.path[:-1], ctx.path[-1] + 1)
-    top = next(((s, a) for p, s, a in _walk(ctx.parent) if isinstance(s, Store) and p[: len(ctx.path)] == ctx.path), None)
-    total = next((s for p, s, _ in _walk(ctx.parent) if isinstance(s, Store) and p[: len(beside)] == beside), None)
-    if top is None or total is None or (top[0].buffer, top[0].reduce, total.buffer, total.reduce) != (c["buffer"], "max", c["sum"], "+"):
-        return "the site is no maximum followed by a sum"
-    loops = [p for p in top[1] if isinstance(p, Loop)]
-    if not loops or loops[-1].var != c["loop"] or print_expr(top[0].value) != c["text"] or any(c["loop"] in free_vars(i) for i in top[0].indices):
-        return f"{c['buffer']} is not the maximum of that over {c['loop']}"
-    value = total.value
-    ok = isinstance(value, Op) and value.name == "exp" and isinstance(value.args[0], Op) and value.args[0].name == "-"
-    return None if ok else f"{c['sum']} does not sum exponentials of a difference"
-
-
-def _rescaled(c: Claim, ctx: CheckContext) -> str | None:
-    """In the child: sum = select(max==-inf,0,sum*exp(max-peak)) + exp(x-peak), and peak = max(max, x)."""
-    peak = next((s for _, s in _stores(ctx.child, c["peak"])), None)
-    if c["peak"] not in _new_buffers(ctx) or peak is None or not (isinstance(peak.value, Op) and peak.value.name == "max"):
-        return f"{c['peak']} is no running maximum"
-    old, x = (print_expr(a) for a in peak.value.args)
-    now = f"{c['peak']}[]"
-    for _, store in _stores(ctx.child, c["sum"]):
-        target = print_expr(Load(store.buffer, store.indices, store.value.dtype))
-        if print_expr(store.value) == f"select({old}==-inf,0,{target}*exp({old}-{now}))+exp({x}-{now})":
-            return None
-    return f"{c['sum']} is not scaled like that"
-
-
 COPIES: dict[str, Rederivation] = {
     "dimensions": _dimensions,
     "accesses_rewritten": _accesses_rewritten,
@@ -227,6 +202,4 @@ COPIES: dict[str, Rederivation] = {
     "not_written_in": _not_written_in,
     "same_value": _same_value,
     "reads_renamed": _reads_renamed,
-    "running_maximum": _running_maximum,
-    "rescaled": _rescaled,
 }

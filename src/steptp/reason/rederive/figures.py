@@ -352,6 +352,6 @@ def unsaid(section: str, claims: Sequence[Claim], ctx: CheckContext) -> list[str
         named = {c["name"] for c in claims if c.kind == "tile_size"}
         owed = [f"size {s.name}" for s in ctx.child.sizes if s.name not in known | named]
         old = {print_expr(x) for x in ctx.parent.constraints}
-        stated = {c["constraint"] for c in claims if c.kind == "divides"}
+        stated = {c["constraint"] for c in claims if "constraint" in c.values}
         return owed + [f"constraint {text}" for x in ctx.child.constraints if (text := print_expr(x)) not in old | stated]
     return []

@@ -10,6 +10,7 @@ from steptp.ir.walk import get, loads, stmt_exprs, visit
 from steptp.reason.patterns import Claim
 from steptp.reason.rederive.context import CheckContext, Rederivation, loop_at
 from steptp.reason.rederive.figures import _declared
+from steptp.reason.rederive.nests import roomy
 from steptp.reason.rederive.symbolic import Element, Event, Run, run
 
 __all__ = ["ORDER"]
@@ -108,19 +109,28 @@ def _final(run: Run, buffer: str) -> dict[object, object]:
 
 
 def _order(c: Claim, ctx: CheckContext) -> str | None:
-    if c["reduce"] not in _reduces(ctx, c["buffer"]):
-        return f"no accumulation ({c['reduce']}) into {c['buffer']} at the site"
+    """The same terms at tiny sizes; their order there, and in the nests behind the accumulation at sizes where its loops have room."""
+    buffer = c["buffer"]
+    if c["reduce"] not in _reduces(ctx, buffer):
+        return f"no accumulation ({c['reduce']}) into {buffer} at the site"
     if not ctx.runs:
         return "no tiny sizes to try it at"
     changed = False
     for strict_a, strict_b, loose_a, loose_b in ctx.runs:
-        if _final(loose_a, c["buffer"]) != _final(loose_b, c["buffer"]):
-            return f"{c['buffer']} does not accumulate the same terms"
-        changed |= _final(strict_a, c["buffer"]) != _final(strict_b, c["buffer"])
+        if _final(loose_a, buffer) != _final(loose_b, buffer):
+            return f"{buffer} does not accumulate the same terms"
+        changed |= _final(strict_a, buffer) != _final(strict_b, buffer)
+    changed = changed or any(_reordered(a, b, buffer) for a, b in roomy(ctx, buffer))
     if c.kind == "order_kept":
         return "the order differs" if changed else None
-    changed = changed or any(_final(run(a), c["buffer"]) != _final(run(b), c["buffer"]) for a, b in ctx.roomy())
     return None if changed else "the order is the same"
+
+
+def _reordered(a: Program, b: Program, buffer: str) -> bool:
+    """Whether both accumulate the same terms in different orders."""
+    if _final(run(a), buffer) == _final(run(b), buffer):
+        return False
+    return _final(run(a, ordered=False), buffer) == _final(run(b, ordered=False), buffer)
 
 
 def _order_free(c: Claim, ctx: CheckContext) -> str | None:

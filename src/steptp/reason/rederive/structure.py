@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from zlib import crc32
 
 from steptp.errors import LeirError
-from steptp.ir.index import same_index, simplify_index
-from steptp.ir.nodes import Buffer, Expr, If, Load, Loop, Op, Path, Program, Stmt, Store, Var
+from steptp.ir.index import ix, same_index, simplify_index
+from steptp.ir.nodes import Buffer, Expr, If, Load, Loop, Op, Path, Program, Size, Stmt, Store, Var
 from steptp.ir.printer import print_expr
 from steptp.ir.sizes import constraint_holds, eval_index
-from steptp.ir.types import DType
-from steptp.ir.walk import free_vars, substitute
+from steptp.ir.types import DType, LoopKind
+from steptp.ir.walk import free_vars, map_expr, substitute
 from steptp.reason.patterns import Claim
 from steptp.reason.rederive.context import CheckContext, Rederivation, loop_at
 from steptp.reason.rederive.figures import _declared, _moves
@@ -152,12 +153,26 @@ def _same_value(a: Expr, b: Expr, loops: Sequence[Loop], program: Program) -> bo
                 continue
             for loop in loops:
                 env[loop.var] = rng.randrange(max(eval_index(loop.extent, env), 1))
-            if eval_index(a, env) != eval_index(b, env):
+            if _looked_up(a, env) != _looked_up(b, env):
                 return False
-        except LeirError:  # a look-up
+        except LeirError:
             return False
         agreed += 1
     return agreed >= 24
+
+
+def _without(expr: Expr, gone: Mapping[str, int]) -> Expr:
+    """Sizes that the child no longer has stand for their present values."""
+    return map_expr(expr, lambda e: ix(gone[e.name]) if isinstance(e, Size) and e.name in gone else e)
+
+
+def _looked_up(expr: Expr, env: dict[str, int]) -> int:
+    """The value of an index; what a table holds at a place is a fixed number."""
+
+    def leave(e: Expr) -> Expr:
+        return ix(crc32(repr((e.buffer, [eval_index(i, env) for i in e.indices])).encode())) if isinstance(e, Load) else e
+
+    return eval_index(map_expr(expr, leave), env)
 
 
 def _index_map(c: Claim, ctx: CheckContext) -> str | None:
@@ -172,6 +187,8 @@ def _index_map(c: Claim, ctx: CheckContext) -> str | None:
     }
     if together.get(c["loop"]) in (None, Var(c["loop"])) or sum(m.kind == "index_map" and m["loop"] == c["loop"] for m in ctx.said) > 1:
         return "that changes nothing, or is said twice"
+    kept = {s.name for s in ctx.child.sizes}
+    gone = {s.name: s.value for s in ctx.parent.sizes if s.name not in kept}
     for path, store, around in _walk(ctx.parent):
         if not isinstance(store, Store) or not ctx.near(path) or not any(isinstance(p, Loop) and p.var == c["loop"] for p in around):
             continue
@@ -180,7 +197,7 @@ def _index_map(c: Claim, ctx: CheckContext) -> str | None:
                 extents = {p.var: p.extent for p in outside if isinstance(p, Loop)}
                 if c["loop"] in extents:
                     continue
-                mine = [simplify_index(substitute(e, together), extents) for e in _all_indices(store)]
+                mine = [simplify_index(_without(substitute(e, together), gone), extents) for e in _all_indices(store)]
                 theirs = [simplify_index(e, extents) for e in _all_indices(other)]
                 uses = any(c["loop"] in free_vars(e) for e in _all_indices(store))
                 loops = [p for p in outside if isinstance(p, Loop)]
@@ -250,6 +267,9 @@ def _parallel_iterations(c: Claim, ctx: CheckContext) -> str | None:
     if isinstance(loop, str):
         return loop
     count = eval_index(loop.extent, ctx.parent.size_env)
+    after = {s.kind for _, s, _ in _walk(ctx.child) if isinstance(s, Loop) and s.var == loop.var} - {loop.kind}
+    if not any(kind is LoopKind.PARALLEL or kind.is_bound for kind in after):
+        return f"{loop.var} becomes no parallel loop"
     return None if count == c.number("iterations") else f"it runs {count} iterations"
 
 
@@ -311,26 +331,36 @@ def _buffer_added(c: Claim, ctx: CheckContext) -> str | None:
 
 
 def _partial_accumulators(c: Claim, ctx: CheckContext) -> str | None:
-    """A new temporary holds copies × elements of the buffer, or of a part of it inside a loop; terms × copies is the number of terms of one element."""
-    whole = next((b for b in _declared(ctx.parent) if b.name == c["buffer"]), None)
+    """In the child one element combines ``copies`` elements of a new temporary; terms × copies is the number of terms of one element in the parent."""
     old = {b.name for b in _declared(ctx.parent)}
-    if whole is None:
+    if c["buffer"] not in old:
         return f"no buffer {c['buffer']}"
-    counts = {_elements(b, ctx.child) for b in _declared(ctx.child) if b.name not in old}
     copies, terms = c.number("copies"), c.number("terms")
-    full = copies * _elements(whole, ctx.parent)
-    if not any(n and n % copies == 0 and full % n == 0 for n in counts):
-        return f"no new temporary of {full} elements"
-    totals = set()
-    for _, store, around in _walk(ctx.parent):
-        if isinstance(store, Store) and store.buffer == whole.name and store.reduce is not None:
-            indexing = set().union(*(free_vars(i) for i in store.indices)) if store.indices else set()
-            product = 1
-            for p in around:
-                if isinstance(p, Loop) and p.var not in indexing and not free_vars(p.extent):
-                    product *= eval_index(p.extent, ctx.parent.size_env)
-            totals.add(product)
+    combined = {
+        _turns(store, around, (c["buffer"], store.value.buffer), ctx.child)
+        for _, store, around in _walk(ctx.child)
+        if isinstance(store, Store) and (store.buffer, store.reduce is None) == (c["buffer"], False)
+        if isinstance(store.value, Load) and store.value.buffer not in old
+    }
+    if copies not in combined:
+        return f"{c['buffer']} combines {sorted(combined) or 'no'} partial accumulators"
+    totals = {
+        _turns(store, around, (c["buffer"],), ctx.parent)
+        for _, store, around in _walk(ctx.parent)
+        if isinstance(store, Store) and (store.buffer, store.reduce is None) == (c["buffer"], False)
+    }
     return None if any(copies * terms == t or terms == -(-t // copies) for t in totals) else f"terms of one element: {sorted(totals)}"
+
+
+def _turns(store: Store, around: Sequence[Loop | If], buffers: Sequence[str], program: Program) -> int:
+    """How often one element is accumulated to: each iteration of a loop that declares one of ``buffers`` starts anew."""
+    indexing = set().union(*(free_vars(i) for i in store.indices))
+    start = max((n + 1 for n, p in enumerate(around) if isinstance(p, Loop) and any(b.name in buffers for b in p.tmps)), default=0)
+    count = 1
+    for p in around[start:]:
+        if isinstance(p, Loop) and p.var not in indexing and not free_vars(p.extent):
+            count *= eval_index(p.extent, program.size_env)
+    return count
 
 
 STRUCTURE: dict[str, Rederivation] = {

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from steptp.analysis.expand import pure_definition
 from steptp.ir import Expr, Load, Path, Program, Store, Var
-from steptp.ir.walk import all_tmps, declaring_path, loads, map_expr, replace_at, subexprs, substitute
+from steptp.ir.walk import all_tmps, buffer_table, declaring_path, loads, map_expr, replace_at, subexprs, substitute
 from steptp.rewrite.base import Applied, Exactness, Family, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.gpu import out_of_reach
 from steptp.rewrite.orders import grown
 from steptp.rewrite.tools import identity_map, tidy
 
@@ -90,6 +91,10 @@ def _plan(ctx: Context, site: Site) -> tuple[_Producer, Store] | NotApplicable:
         changed = ctx.by_path[between].stmt
         assert isinstance(changed, Store)
         return NotApplicable("changed", f"{changed.buffer}, from which {name} is computed, is written at {path_text(between)}")
+    for other in sorted(inputs):
+        scope = buffer_table(ctx.program)[other].scope
+        if (loop := out_of_reach(ctx, other, scope, site.path)) is not None:
+            return NotApplicable("scope", f"{other}, from which {name} is computed, is {scope}, and the {loop.kind} loop {loop.var} cannot see it")
     nodes = sum(1 for _ in subexprs(consumer.value)) + len(reads) * sum(1 for _ in subexprs(producer.store.value))
     if nodes > MAX_NODES:
         return NotApplicable("too-big", f"the expression would have {nodes} nodes, more than {MAX_NODES}")
