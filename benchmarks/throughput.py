@@ -71,7 +71,7 @@ def main() -> None:
     stages, extra = split(out / "journal", len(verified), len(timed))
     apart = result.seconds.get("load", 0.0) + result.seconds.get("margin", 0.0)
     stages["write"] = result.seconds.get("write", 0.0) / max(len(verified), 1)
-    busy = total_cpu - extra["margin_cpu"] - result.seconds.get("load", 0.0)
+    busy = total_cpu - extra["margin_cpu"] - result.cpu_seconds.get("load", 0.0)
     steps = len(timed) if measured is None else len(verified)
     walks_and_checks = result.seconds.get("walk", 0.0) + result.seconds.get("check", 0.0)
     pairs = [len(json.loads(s["timing"])["parent_ns"]) for s in timed]

@@ -50,12 +50,13 @@ class Progress(Protocol):
 
 @dataclass
 class BuildResult:
-    """What a build did. ``seconds``: wall seconds by stage of this run, CPU seconds of workers by stage over all runs."""
+    """What a build did. ``seconds``: wall seconds of this run by stage; ``cpu_seconds``: CPU seconds of the main process."""
 
     steps: int = 0
     measured: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    cpu_seconds: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -115,7 +116,7 @@ class _Build:
         self.config, self.out, self.jobs, self.journals, self.progress = config, out, jobs, journals, progress
         self.host = HostInfo.detect()
         self.result = BuildResult()
-        self._clock = time.monotonic()
+        self._clock, self._cpu = time.monotonic(), time.process_time()
 
     def run(self) -> BuildResult:
         roots = self._roots()
@@ -295,9 +296,10 @@ class _Build:
         }
 
     def _lap(self, name: str) -> None:
-        now = time.monotonic()
+        now, cpu = time.monotonic(), time.process_time()
         self.result.seconds[name] = self.result.seconds.get(name, 0.0) + now - self._clock
-        self._clock = now
+        self.result.cpu_seconds[name] = self.result.cpu_seconds.get(name, 0.0) + cpu - self._cpu
+        self._clock, self._cpu = now, cpu
 
 
 def _timed(item: tuple[str, StepTask[Any]]) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import process_time
 from typing import Any
@@ -66,11 +66,11 @@ def run_walk(task: WalkTask) -> dict[str, Any]:
     visited = {here}
     for depth in range(task.depth):
         began = process_time()
-        listing = engine.sites(program, task.weights)
+        listed = list_sites(program, task.weights, rng, MAX_CANDIDATES)
         walk.seconds["sites"] += process_time() - began
-        candidates = spread(listing.sites, rng, MAX_CANDIDATES)
+        candidates = spread(listed, rng, MAX_CANDIDATES)
         if rng.random() < task.refusal_share:
-            _record_refusal(walk, program, listing.sites, depth, rng)
+            _record_refusal(walk, program, listed, depth, rng)
         moved = None
         for site in _by_weight(candidates, task.weights, rng):
             moved = _try(walk, program, site, candidates, depth, "walk", "balanced-random", visited)
@@ -86,6 +86,19 @@ def run_walk(task: WalkTask) -> dict[str, Any]:
         program = moved
         visited.add(program_hash(program))
     return {"steps": walk.steps, "programs": walk.programs, "seconds": dict(walk.seconds)}
+
+
+def list_sites(program: Program, strategies: Iterable[str], rng: random.Random, enough: int) -> list[Site]:
+    """Sites strategy by strategy in random order, until ``enough`` strategies have some: :func:`spread` takes one of each before it takes a second."""
+    names = sorted(strategies)
+    rng.shuffle(names)
+    found: dict[str, tuple[Site, ...]] = {}
+    for name in names:
+        if sites := engine.sites(program, [name]).sites:
+            found[name] = sites
+        if len(found) == enough:
+            break
+    return [site for _, sites in sorted(found.items()) for site in sites]
 
 
 def spread(sites: Sequence[Site], rng: random.Random, most: int) -> list[Site]:
