@@ -89,6 +89,11 @@ def test_one_worker_gives_the_same_records(undisturbed: Dataset, tmp_path: Path)
     assert identity(build_small(config, tmp_path / "one", jobs=1)) == identity(undisturbed)
 
 
+def _written(out: Path) -> int:
+    """Finished pieces of work in the journal of a build."""
+    return sum(file.read_bytes().count(b"\n") for file in out.glob("journal/*.jsonl"))
+
+
 def test_killed_again_and_again_it_ends_with_the_same_records(undisturbed: Dataset, tmp_path: Path) -> None:
     config, out = small_config(undisturbed.folder.parent / "in"), tmp_path / "killed"
     code = (
@@ -99,9 +104,9 @@ def test_killed_again_and_again_it_ends_with_the_same_records(undisturbed: Datas
     rng, kills = random.Random(0), 0
     for _ in range(40):
         process = subprocess.Popen([sys.executable, "-c", code, config.model_dump_json(), str(out)], env=env, start_new_session=True)
-        deadline = time.monotonic() + (rng.uniform(2.5, 7.0) if kills < 3 else 240)
-        while process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.05)
+        deadline, enough = time.monotonic() + 240, _written(out) + rng.randint(1, 25) if kills < 3 else 10**9
+        while process.poll() is None and time.monotonic() < deadline and _written(out) < enough:
+            time.sleep(0.02)
         if process.poll() is not None:
             assert process.returncode == 0
             break

@@ -189,9 +189,10 @@ class _Build:
             self.progress.stage(name, len(tasks), done)
 
     def _check(self, pool: Pool, fresh: list[Entry], by_hash: dict[str, Root], ledger: Ledger, missing: int, margin: float) -> None:
-        """Compiled checks of the admitted steps in their order, until ``missing`` of them are verified. Where every step is to be measured,
-        a verified one is timed by the worker that has just built it."""
+        """Compiled checks of the admitted steps in their order, until ``missing`` of them are verified. One that is (most likely) to be measured
+        is timed by the worker that has just built it."""
         hidden, good, entries = ledger.hidden(), 0, {e.id: e for e in fresh}
+        timed = {e.id for e in select_measured([e for e in ledger.entries if e.ok], self.config.measured)}  # very likely to be the final choice
 
         def decide(entry: Entry) -> None:
             nonlocal good
@@ -204,7 +205,7 @@ class _Build:
                 if record is not None and record[0].id in self.journals.checks:
                     decide(record[0])
                 elif record is not None:
-                    coming.append(self._check_task(*record, by_hash[record[0].root].text, margin))
+                    coming.append(self._check_task(*record, by_hash[record[0].root].text, margin, record[0].id in timed))
                 while coming and (record is None or len(coming) > AHEAD):
                     if good >= missing:
                         return
@@ -234,8 +235,8 @@ class _Build:
             decide(entries[task.id])
             self.progress.stage("compiled checks", missing, min(good, missing))
 
-    def _check_task(self, entry: Entry, step: dict[str, Any], parent: str, child: str, root: str, margin: float) -> CheckTask:
-        timer = timer_of(margin, BUDGET_S, derive_seed("timing", "", entry.id)) if self.config.measured is None else None
+    def _check_task(self, entry: Entry, step: dict[str, Any], parent: str, child: str, root: str, margin: float, timed: bool) -> CheckTask:
+        timer = timer_of(margin, BUDGET_S, derive_seed("timing", "", entry.id)) if timed else None
         task = StepTask(
             parent=parent, child=child, root=root, exactness=step["exactness"], seed=step["seed"],
             input_seed=input_seed(entry.root, step["seed"]), proven=step["tier"] == 2, timer=timer,
@@ -263,6 +264,7 @@ class _Build:
         chosen = [e for e in chosen if e.id in self.journals.timings]
         best = best_siblings(chosen, lambda e: self.journals.timings.get(e.id))
         self._time(pool, best, by_hash, margin, self.journals.again, "best siblings again", "again")
+        ledger.measured = frozenset(e.id for e in chosen)
         self.result.measured = len(chosen)
         self._lap("measure")
 
@@ -309,15 +311,15 @@ def _timed(item: tuple[str, StepTask[Any]]) -> dict[str, Any] | None:
 
 
 def select_measured(entries: list[Entry], count: int | None) -> list[Entry]:
-    """Which steps to time: states with siblings first (whole groups, while they fit), then steps in order."""
+    """Which steps to time: states with siblings first (whole groups in their order, while they fit), then steps in order."""
     if count is None or count >= len(entries):
         return entries
     groups: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
         groups[entry.parent].append(entry)
     chosen: dict[str, Entry] = {}
-    for group in sorted((g for g in groups.values() if any(e.role == "sibling" for e in g)), key=len, reverse=True):
-        if len(chosen) + len(group) <= count:
+    for group in groups.values():
+        if any(e.role == "sibling" for e in group) and len(chosen) + len(group) <= count:
             chosen.update((e.id, e) for e in group)
     for entry in entries:
         if len(chosen) >= count:

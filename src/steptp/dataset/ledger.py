@@ -45,6 +45,7 @@ class Ledger:
     splits: Mapping[str, str]
     entries: list[Entry] = field(default_factory=list)
     other: list[Entry] = field(default_factory=list)
+    measured: frozenset[str] = frozenset()
     shape_of: dict[str, str] = field(default_factory=dict)
     _texts: dict[str, str] = field(default_factory=dict)
     _seen: set[str] = field(default_factory=set)

@@ -44,7 +44,7 @@ def write_dataset(out: Path, config: BuildConfig, ledger: Ledger, roots: dict[st
                 if name:
                     texts.setdefault(name, walk["programs"][name]["text"])
                     first.setdefault(name, entry)
-            yield _record(entry, walk["steps"][entry.index], roots[entry.root], journals, described, info["host_key"], versions)
+            yield _record(entry, walk["steps"][entry.index], roots[entry.root], journals, described, info["host_key"], versions, entry.id in ledger.measured)
 
     def programs(names: frozenset[str]) -> Iterator[ProgramRecord]:
         from steptp.dataset.stages import describe
@@ -55,7 +55,7 @@ def write_dataset(out: Path, config: BuildConfig, ledger: Ledger, roots: dict[st
             yield ProgramRecord(hash=name, text=texts[name], workload=root.workload, root=root.hash, family=root.family, **found)
 
     steps = list(records())
-    again = {e.id: t for e in entries if e.id in journals.again and (t := journals.again.get(e.id)["timing"]) is not None}
+    again = {e.id: t for e in entries if e.id in ledger.measured and e.id in journals.again and (t := journals.again.get(e.id)["timing"]) is not None}
     mark_best_siblings(steps, again)
     write_tables(out, steps, programs)
     views = write_views(out, steps, texts, describe_host(host))
@@ -71,7 +71,9 @@ def describe_host(host: HostInfo) -> str:
     return ", ".join(f"{name} {value}" for name, value in host.to_dict().items() if value)
 
 
-def _record(entry: Entry, step: dict[str, Any], root: Root, journals: Journals, described: dict[str, Any], host: str, versions: str) -> StepRecord:
+def _record(
+    entry: Entry, step: dict[str, Any], root: Root, journals: Journals, described: dict[str, Any], host: str, versions: str, measured: bool
+) -> StepRecord:
     evidence = list(step["evidence"])
     verdict, tier = step["verdict"], step["tier"]
     if entry.id in journals.checks:
@@ -116,6 +118,6 @@ def _record(entry: Entry, step: dict[str, Any], root: Root, journals: Journals, 
         host=host,
         versions=versions,
     )
-    if entry.id in journals.timings and (timing := journals.timings.get(entry.id)["timing"]) is not None:
+    if measured and (timing := journals.timings.get(entry.id)["timing"]) is not None:
         apply_timing(record, timing)
     return record
