@@ -17,7 +17,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -99,9 +99,8 @@ def main() -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out.is_file() else []
     done = {row["workload"] for row in rows}
-    with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn"), max_tasks_per_child=20) as pool, args.out.open("a") as file:
-        for future in as_completed([pool.submit(cover, name, args.preset) for name in names if name not in done]):
-            row = future.result()
+    with get_context("spawn").Pool(args.jobs, maxtasksperchild=20) as pool, args.out.open("a") as file:
+        for row in pool.imap_unordered(partial(cover, preset=args.preset), [name for name in names if name not in done]):
             rows.append(row)
             file.write(json.dumps(row) + "\n")
             file.flush()

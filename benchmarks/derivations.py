@@ -4,7 +4,7 @@
 
 For each stored derivation that has a PyTorch counterpart: every step is verified (tiers 0 to 5, at real sizes in tier 4), all competitors compute the same
 inputs and their results are compared, then each round samples every one of them once, in random order, after a pause in which the thread pools of the
-others go to sleep, and a warm-up. With one thread the clock is the thread's CPU time, else wall time. A ratio is the competitor's time over the derived program's in the same round, so above 1 the derived program is faster;
+others have gone to sleep, and a warm-up. With one thread the clock is the thread's CPU time, else wall time. A ratio is the competitor's time over the derived program's in the same round, so above 1 the derived program is faster;
 its interval is Student's over rounds, trimmed. MetaSchedule tunes the naive program's TensorIR blocks (``--trials 0`` leaves it out), on as many threads.
 On a machine where others work too, threads that wait for each other wait for them as well, PyTorch's most of all: ``others`` says how many CPUs other processes used
 meanwhile, and figures of several threads count only where that is near 0. The last line is one JSON object: ``matmul_vs_best`` is the ratio to the better of MetaSchedule and PyTorch.
@@ -18,13 +18,13 @@ import math
 import os
 import random
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "20000")  # an idle TVM worker yields 300,000 times otherwise, a fifth of a second
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
@@ -41,7 +41,7 @@ from steptp.verify.ladder import verify_step  # noqa: E402
 
 Array = np.ndarray[Any, Any]
 Call = Callable[[], object]
-_PAUSE = 0.03  # seconds: longer than an idle OpenMP or TVM worker spins
+_SLICE = 0.005  # seconds of one look at whether idle workers still spin
 _SAMPLE = 0.008  # seconds of one sample
 _CONFIDENCE = 0.95
 _QUIET = 0.1  # CPUs that others may use
@@ -89,7 +89,7 @@ class Contest:
             for who in rng.sample(list(self.calls), len(self.calls)):
                 if who == "naive" and number >= 5:
                     continue
-                time.sleep(_PAUSE)
+                _settle()
                 self.calls[who]()
                 self.samples.setdefault(who, []).append(_timed(self.calls[who], repeats[who], self.clock))
         self.others = max(0.0, (_busy() - busy - (time.process_time() - own)) / (time.perf_counter() - began))
@@ -114,6 +114,15 @@ def _timed(call: Call, repeats: int, clock: Callable[[], int]) -> float:
     for _ in range(repeats):
         call()
     return max(clock() - start, 1) / repeats
+
+
+def _settle() -> None:
+    """Wait until this process is idle: workers of OpenMP and TVM spin for a while after a call, and would take the CPUs of the next competitor."""
+    for _ in range(400):
+        own = time.process_time()
+        time.sleep(_SLICE)
+        if time.process_time() - own < 0.1 * _SLICE:
+            return
 
 
 def _busy() -> float:
@@ -167,25 +176,17 @@ def enter_torch(contest: Contest, function: Callable[..., Any], threads: int, *,
 def enter_metaschedule(contest: Contest, program: Program, trials: int, threads: int) -> None:
     """The naive program tuned by TVM MetaSchedule."""
     import tvm
-    from tensorir_blocks import blocks
-    from tvm.s_tir import meta_schedule as ms
 
-    from steptp.lower.compile import host_cpu, limit_threads
+    from metaschedule import cost_model, tuned
 
-    limit_threads(threads)
-    target = tvm.target.Target({"kind": "llvm", "mcpu": host_cpu(), "num-cores": threads})
-    module = tvm.IRModule({"main": blocks(program)})
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        database = ms.tune_tir(module, target, folder, trials, num_trials_per_iter=min(trials, 16), num_tuning_cores=threads, seed=0)
-        schedule = ms.tir_integration.compile_tir(database, module, target)
-    if schedule is None:
-        contest.notes.append(f"MetaSchedule found no schedule in {trials} trials")
+    function = tuned(program, trials, threads)
+    contest.notes.append(f"MetaSchedule: {trials} trials in {time.perf_counter() - began:.0f} s, cost model {cost_model()}")
+    if function is None:
+        contest.notes.append("MetaSchedule found no schedule")
         return
-    function = tvm.compile(schedule.mod, target)["main"]
     given = [tvm.runtime.tensor(np.ascontiguousarray(contest.inputs[b.name], np.float32)) for b in program.inputs]
     output = tvm.runtime.empty(shape_of(program.outputs[0].shape, program), "float32")
-    contest.notes.append(f"MetaSchedule: {trials} trials in {time.perf_counter() - began:.0f} s")
     contest.enter("metaschedule", lambda: function(*given, output), lambda: np.asarray(output.numpy()))
 
 
@@ -222,13 +223,17 @@ def reported(contest: Contest, proof: Mapping[str, Any]) -> dict[str, Any]:
     """Print the figures of one workload and return them."""
     apart = contest.differences()
     row: dict[str, Any] = {"us": {}, "least_us": {}, "ratio": {}, "interval": {}, "others": round(contest.others, 2), **proof}
-    print(f"{contest.name}: {json.dumps(dict(proof))}; other processes used {contest.others:.2f} CPUs{'' if contest.others <= _QUIET else ': NOT A QUIET MACHINE'}")
+    print(
+        f"{contest.name}: {json.dumps(dict(proof))}; other processes used {contest.others:.2f} CPUs{'' if contest.others <= _QUIET else ': NOT A QUIET MACHINE'}"
+    )
     for who, samples in contest.samples.items():
         ratio, low, high = contest.ratio(who)
         row["us"][who], row["least_us"][who] = round(median(samples) / 1e3, 1), round(min(samples) / 1e3, 1)
         if who != "derived":
             row["ratio"][who], row["interval"][who] = round(ratio, 3), [round(low, 3), round(high, 3)]
-        print(f"  {who:13s} {median(samples) / 1e3:10.1f} us, least {min(samples) / 1e3:10.1f}   {ratio:7.3f} ({low:.3f} to {high:.3f}) of derived   differs by {apart[who]:.1e}")
+        print(
+            f"  {who:13s} {median(samples) / 1e3:10.1f} us, least {min(samples) / 1e3:10.1f}   {ratio:7.3f} ({low:.3f} to {high:.3f}) of derived   differs by {apart[who]:.1e}"
+        )
     for note in contest.notes:
         print(f"  {note}")
     row["vs_torch"] = min((row["ratio"][w] for w in ("eager", "compile") if w in row["ratio"]), default=None)

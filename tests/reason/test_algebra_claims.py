@@ -73,7 +73,7 @@ def test_another_child_is_noticed() -> None:
         ("2 terms have the factor `s[i]`", "3 terms have the factor `s[i]`", "multiplies 2 terms"),
         ("the factor `s[i]`", "the factor `x[i]`", "multiplies 1 terms"),
         ("its accumulation", "its definition", "known by its accumulation"),
-        ("`s[i]` is finite", "`w[i,k]` is finite", "not in the store"),
+        ("`s[i]` is finite", "`w[i,k]` is finite", "not in what the step rewrites"),
     ],
 )
 def test_false_claims(old: str, new: str, reason: str) -> None:

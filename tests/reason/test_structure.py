@@ -65,10 +65,10 @@ def test_iterations_run_at_once_only_where_the_step_makes_them() -> None:
     text, sentence = "in x f32[N=4,K=3]\nout Y[N,K]\nfor i j Y[i,j]=x[i,j]*2\n", "Loop i at 0 offers 4 iterations that can run at once."
     assert _told(sentence, text, ("for i j", "par i for j"), "loop_parallelization@0") is None
     assert _told(sentence, text, ("*2", "+x[i,j]"), "expression_reorder@0") == "i becomes no parallel loop"
-    assert _told(sentence, text, ("for i j", "for i vec j"), "loop_vectorization@0.0") == "i becomes no parallel loop"
+    assert _told(sentence, text, ("for i j", "for i vec j"), "loop_vectorization@0.0") == "0 is not the step's site"
 
 
 def test_a_site_without_a_place_speaks_of_no_loop() -> None:
     text, sentence = "in x f32[N=4]\nout Y[N]\ntmp t[N]\nfor i t[i]=x[i]\nfor i Y[i]=t[i]\n", "Loop i at 0 runs 4 iterations, its extent is `N`."
-    assert _told(sentence, text, ("tmp t[N]", "tmp t[N] local"), "set_storage_scope@") == "0 is not at the step's site"
+    assert _told(sentence, text, ("tmp t[N]", "tmp t[N] local"), "set_storage_scope@") == "0 is not the step's site"
     assert _told(sentence, text, ("for i t", "unroll i t"), "loop_unrolling@0") is None

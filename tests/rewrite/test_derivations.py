@@ -11,8 +11,10 @@ from steptp.analysis.host import HostInfo
 from steptp.errors import UsageError
 from steptp.ir import Loop, LoopKind, rebind
 from steptp.ir.walk import visit
+from steptp.reason import explain
+from steptp.reason.checker import check_text
 from steptp.rewrite import derivations
-from steptp.rewrite.base import Exactness
+from steptp.rewrite.base import Exactness, Site
 from steptp.rewrite.trace import Trace, replay
 from steptp.verify.ladder import verify_step
 
@@ -38,6 +40,15 @@ def test_every_step_is_verified(name: str) -> None:
         verdict = verify_step(parent, step.program, applied=step, root=root, build_tiers=False)
         assert verdict.ok, f"{taken.site}: {verdict.message}"
     assert_equal_meaning(root, derived.last, Exactness.ALGEBRAIC)
+
+
+@pytest.mark.parametrize("name", ["flash_attention", "gemm_bias_gelu", "softmax"])
+def test_every_explanation_holds(name: str) -> None:
+    root = rebind(derivations.get(name).program, TINY[name])
+    derived = derivations.derive(derivations.get(name), root=root, tiles=SMALL)
+    for parent, step, taken in zip(derived.programs, derived.steps, derived.trace.steps, strict=False):
+        text = explain(parent, step, Site.parse(taken.site), host=AVX2).text
+        assert not check_text(text, parent, step.program, taken.site, host=AVX2.to_dict()), taken.site
 
 
 @pytest.mark.parametrize("name", derivations.names())

@@ -20,6 +20,7 @@ from steptp.reason.rederive.linear import LINEAR
 from steptp.reason.rederive.moves import MOVES
 from steptp.reason.rederive.online import ONLINE
 from steptp.reason.rederive.order import ORDER
+from steptp.reason.rederive.owed import unsaid_of_strategy
 from steptp.reason.rederive.storage import STORAGE
 from steptp.reason.rederive.structure import STRUCTURE
 from steptp.reason.rederive.values import VALUES
@@ -71,6 +72,7 @@ def check_text(text: str, parent: Program, child: Program, site: str, *, candida
                 if wrong is not None:
                     problems.append(f"{name}: {claim.sentence!r}: {wrong}")
             problems += [f"{name}: nothing is said of {kind}" for kind in unsaid(name, claims, ctx)]
+            problems += [f"{name}: {problem}" for problem in unsaid_of_strategy(claims, ctx)] if name == "Legal" else []
     return tuple(problems)
 
 

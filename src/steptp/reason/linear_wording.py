@@ -14,8 +14,8 @@ LINEAR_WORDING: dict[str, tuple[str, ...]] = {
         "For finite inputs the operand `{text}` of the store at {at} is always finite.",
     ),
     "distributive": (
-        "By the distributive law every element of {buffer} keeps its value over the reals.",
-        "Over the reals {buffer} stays the same: a common factor may stand inside or outside of a sum.",
+        "By the laws of real sums and products every element of {buffer} keeps its value.",
+        "Over the reals {buffer} stays the same, by the associative and distributive laws.",
     ),
     "contraction_cost": (
         "The multiplications and additions behind {buffer}: {before} before, {after} after.",

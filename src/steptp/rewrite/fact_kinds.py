@@ -116,7 +116,7 @@ FACT_KINDS: dict[str, FactKind] = {
         # sums of products
         _row("contracted_first", "the child first sums the product `text` over `loops` into the new temporary `name`; no other operand depends on these loops", "child", name="str", text="str", loops="strs"),
         _row("operand_finite", "the operand `text` of the parent's store at `at` is finite for all finite inputs", "rule", text="str", at="str"),
-        _row("distributive", "every element of `buffer` keeps its value over the reals, by the distributive law", "rule", buffer="str"),
+        _row("distributive", "every element of `buffer` keeps its value over the reals, by the associative and distributive laws", "rule", buffer="str"),
         _row("contraction_cost", "float multiplications, and additions to a sum, in the stores of `buffer` and of temporaries that only one of the programs has", "child", buffer="str", before="int", after="int"),
         _row("summed_apart", "the child sums the two terms of `buffer` into `lower` and `upper`, and combines these", "child", buffer="str", lower="str", upper="str"),
         _row("summed_together", "`buffer` alone uses the sums `lower` and `upper`; the child sums their terms into it directly", "child", buffer="str", lower="str", upper="str"),

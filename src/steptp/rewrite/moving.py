@@ -6,18 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from steptp.errors import LeirError
-from steptp.ir import Expr, If, Loop, LoopKind, Path, Program, Scope, Stmt, Store, Var, ix, op, simplify_cond, simplify_index
+from steptp.ir import Expr, If, Loop, LoopKind, Op, Path, Program, Scope, Size, Stmt, Store, Var, ix, op, simplify_cond, simplify_index
+from steptp.ir.resets import conjuncts
 from steptp.ir.sizes import eval_index
-from steptp.ir.walk import buffer_table, declaring_path, enclosing, free_vars, loads
+from steptp.ir.walk import buffer_table, declaring_path, enclosing, free_vars, fresh_name, loads, map_expr, substitute
 from steptp.rewrite.base import NotApplicable, ParamValue
 from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.regions import Span, covers, resolved, tiling
 from steptp.rewrite.second_copy import decided
-from steptp.rewrite.tools import substitute_body
+from steptp.rewrite.tools import fold_multiples, substitute_body
 
 __all__ = [
     "SingleNest",
     "single_nest",
+    "untiled",
     "place_param",
     "read_place",
     "run_count",
@@ -33,12 +35,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SingleNest:
-    """A nest at ``path`` that holds one store; ``owners`` are its loops and guards, outermost first."""
+    """A nest at ``path`` that holds one store; ``owners`` are its loops and guards, outermost first.
+
+    ``origin``: the program's loop variables over those of ``owners``, where :func:`untiled` has collapsed pairs.
+    """
 
     path: Path
     store_path: Path
     store: Store
     owners: tuple[Loop | If, ...]
+    origin: tuple[tuple[str, Expr], ...] = ()
 
     @property
     def loops(self) -> tuple[Loop, ...]:
@@ -47,6 +53,15 @@ class SingleNest:
     @property
     def vars(self) -> frozenset[str]:
         return frozenset(loop.var for loop in self.loops)
+
+    def iters(self, by: Mapping[str, Expr], parent: Program, child: Program) -> dict[str, Expr]:
+        """The parent's loop variables of the nest when those of ``owners`` become ``by``; tile sizes that the child no longer declares have their values."""
+        gone = {name: ix(value) for name, value in parent.size_env.items() if name not in child.size_env}
+
+        def valued(expr: Expr) -> Expr:
+            return map_expr(expr, lambda e: gone.get(e.name, e) if isinstance(e, Size) else e)
+
+        return {**by, **{v: simplify_index(valued(substitute(e, by))) for v, e in self.origin}}
 
     def dims(self) -> dict[int, Loop]:
         """Dimension of the target → the loop of the nest whose variable alone indexes it."""
@@ -68,6 +83,61 @@ def single_nest(ctx: Context, path: Path) -> SingleNest | NotApplicable:
         owners.append(stmt)
         stmt, here = stmt.body[0], (*here, 0)
     return SingleNest(path, here, stmt, tuple(owners))
+
+
+def untiled(ctx: Context, nest: SingleNest) -> SingleNest:
+    """The nest with the loop pairs of splits that index its target (``i0*T+i1``) collapsed, so that one loop runs along each dimension; guards of tails go."""
+    while (pair := _pair_of_split(nest)) is not None:
+        collapsed = _collapsed(ctx, nest, *pair)
+        if collapsed is None:
+            return nest
+        nest = collapsed
+    return nest
+
+
+def _pair_of_split(nest: SingleNest) -> tuple[Loop, Loop] | None:
+    """Loops ``outer`` and ``inner`` of which an index of the target holds ``outer*T+inner``, where ``inner`` runs below ``T``."""
+    own = {loop.var: loop for loop in nest.loops}
+    for index in nest.store.indices:
+        mine = sorted(free_vars(index) & own.keys())
+        for a in mine:
+            for b in mine:
+                rest = simplify_index(index - Var(a) * own[b].extent - Var(b))
+                if a != b and not free_vars(rest) & {a, b}:
+                    return own[a], own[b]
+    return None
+
+
+def _collapsed(ctx: Context, nest: SingleNest, outer: Loop, inner: Loop) -> SingleNest | None:
+    """One loop for the pair; ``None`` where something depends on one of both alone, or extents vary."""
+    if free_vars(outer.extent) or free_vars(inner.extent) or outer.kind.is_bound or inner.kind.is_bound:
+        return None
+    name = fresh_name(outer.var.rstrip("0123456789") or outer.var, {p.var for p in nest.loops} | ctx.taken(nest.path))
+    by = {inner.var: simplify_index(Var(name) - Var(outer.var) * inner.extent)}
+    store = changed(nest.store, by, {})
+    assert isinstance(store, Store)
+    extent = fold_multiples(ctx.program, op("*", outer.extent, inner.extent))
+    owners: list[Loop | If] = []
+    tail: Expr | None = None
+    for owner in nest.owners:
+        if isinstance(owner, If):
+            for cond in conjuncts(_expr(owner.cond, by, {})):
+                limit = cond.args[1] if isinstance(cond, Op) and cond.name == "<" and cond.args[0] == Var(name) else None
+                if tail is None and limit is not None and not free_vars(limit) and covers(ctx.program, extent, limit) is not None:
+                    tail = limit
+                else:
+                    owners.append(If(cond, ()))
+        elif owner is not inner:
+            owners.append(owner if owner is outer else replace(owner, extent=_expr(owner.extent, by, {})))
+    made = tuple(Loop(name, tail if tail is not None else extent, (), outer.kind) if p is outer else p for p in owners)
+    exprs = [*store.indices, store.value, *(p.extent if isinstance(p, Loop) else p.cond for p in made)]
+    if any({outer.var, inner.var} & free_vars(e) for e in exprs):
+        return None
+    parts: dict[str, Expr] = {outer.var: op("//", Var(name), inner.extent), inner.var: op("%", Var(name), inner.extent)}
+    given = {v for v, _ in nest.origin}
+    virtual = {v for _, e in nest.origin for v in free_vars(e)}
+    origin = [(v, substitute(e, parts)) for v, e in nest.origin] + [(v, e) for v, e in parts.items() if v not in virtual and v not in given]
+    return replace(nest, store=store, owners=made, origin=tuple(origin))
 
 
 # places and counts

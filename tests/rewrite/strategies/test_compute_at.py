@@ -12,6 +12,9 @@ from steptp.verify.ladder import verify_step
 
 STRATEGY = "compute_at"
 TILED = after(GEMM, "loop_tiling@1:outer=2,inner=4,tail=exact")
+BOTH = after(GEMM, "loop_tiling@0:outer=4,inner=3,tail=guard", "loop_tiling@1:outer=2,inner=4,tail=exact")
+TWICE = after(GEMM, "loop_split@0:factor=4,tail=guard", "loop_split@0.0:factor=2,tail=exact")
+ROW_INDEX = "size N=6 T=2\nwhere N%T==0\nin X f32[N] w[T]\nout Y f32[N]\ntmp t f32[N]\nfor i0:N//T i1:T t[i0*T+i1]=X[i0*T+i1]*w[i1]\nfor i:N Y[i]=t[i]\n"
 TAIL = after(GEMM, "loop_tiling@1:outer=4,inner=4,tail=guard")
 HALO = "size P=12 R=3 M=P-R+1 N=M-R+1\nin X f32[P] W V[R]\nout Y f32[N]\ntmp t f32[M]\nfor i:M r:R t[i]+=X[i+r]*W[r]\nfor i:N r:R Y[i]+=t[i+r]*V[r]\n"
 OFFSETS = "in X f32[N=6,M=8]\nout Y[N,L=M-2]\ntmp t[N,M]\nfor i j t[i,j]=X[i,j]*2\nfor i j:L Y[i,j]=t[i,j+2]-t[i,j]\n"
@@ -36,6 +39,8 @@ CASES = {
     "tile_whole": (TILED, "compute_at@0:at=1.0,storage=whole"),
     "tail": (TAIL, "compute_at@0:at=1.0,storage=region"),
     "tail_row": (TAIL, "compute_at@0:at=1.0.0,storage=whole"),
+    "tiled_producer": (BOTH, "compute_at@0:at=1.0,storage=region"),
+    "producer_split_twice": (TWICE, "compute_at@0:at=1,storage=whole"),
     "halo": (HALO, "compute_at@0:at=1,storage=region"),
     "offsets": (OFFSETS, "compute_at@0:at=1.0,storage=region"),
     "before_the_start": (PADDED, "compute_at@0:at=1,storage=region"),
@@ -56,6 +61,7 @@ CASES = {
     "refuse_shared_columns": (SHARED_ROW, "compute_at@0:at=1.0,storage=whole"),
     "refuse_not_around": (TILED, "compute_at@0:at=0,storage=region"),
     "refuse_scope": (SCOPE, "compute_at@0.1:at=0.2,storage=region"),
+    "refuse_tile_index": (ROW_INDEX, "compute_at@0:at=1,storage=region"),
     "refuse_vector": (VECTOR, "compute_at@0:at=1.0,storage=region"),
     "refuse_store": (GEMM, "compute_at@0.0.0.0:at=1,storage=region"),
     "refuse_table": (TABLE, "compute_at@0:at=1,storage=region"),
@@ -76,7 +82,7 @@ def test_every_site_keeps_the_meaning() -> None:
     assert check_all(STRATEGY) >= 2
 
 
-@pytest.mark.parametrize("text", [TILED, TAIL, HALO, OFFSETS, PADDED, LOOKUP, BATCH, ROWS, PARALLEL])
+@pytest.mark.parametrize("text", [TILED, TAIL, BOTH, TWICE, HALO, OFFSETS, PADDED, LOOKUP, BATCH, ROWS, PARALLEL])
 def test_sites_of_the_cases(text: str) -> None:
     assert check_everything(STRATEGY, text) >= 1
 

@@ -14,6 +14,7 @@ CHAIN = "in A f32[N=3,K=4] B[K,M=5] C[M,L=2]\nout Y[N,L]\ntmp d[N,M]\nfor i j k 
 BILINEAR = "in x f32[N=3,K=4] A[K,M=5] y[N,M]\nout Y[N]\nfor i j k Y[i]+=x[i,j]*A[j,k]*y[i,k]\n"
 PUSH_OUT = "in a f32[N=3] X[N,K=4]\nout Y[N]\nfor i j Y[i]+=a[i]*X[i,j]\n"
 OUTER = "in x f32[R=2,N=3,K=4] A[K,M=5] y[N,M]\nout Y[R,N]\npar r\n for i j k Y[r,i]+=x[r,i,j]*A[j,k]*y[i,k]\n"
+GAIN = "in x f32[N=3,K=4] g[K] w[M=5,K]\nout Y[N,M]\nfor i j k Y[i,j]+=x[i,k]*g[k]*w[j,k]\n"
 USED_TWICE = CHAIN.replace("d[i,k]*C[k,j]", "d[i,k]*C[k,j]*d[i,0]")
 OVERWRITTEN = "in A f32[N=3,K=4] C[K,L=2]\nout Y[N,L]\ntmp b[K,K] d[N,K]\nfor i j b[i,j]=A[0,j]\nfor i j k d[i,j]+=A[i,k]*b[k,j]\nfor i j b[i,j]=0\nfor i j k Y[i,j]+=d[i,k]*C[k,j]\n"
 OUTPUT = "in A f32[N=3,K=4] B[K,M=5] C[M,L=2]\nout Y[N,L] d[N,M]\nfor i j k d[i,j]+=A[i,k]*B[k,j]\nfor i j k Y[i,j]+=d[i,k]*C[k,j]\n"
@@ -28,8 +29,9 @@ CASES = {
     "the_other_pair": (BILINEAR, "contraction_reassociation@0:first=1.2"),
     "factor_out_of_the_sum": (PUSH_OUT, "contraction_reassociation@0:first=1"),
     "inside_a_loop": (OUTER, "contraction_reassociation@0.0:first=1.2"),
+    "product_without_a_sum": (GAIN, "contraction_reassociation@0:first=1.2"),
     "refuse_present_grouping": (CHAIN, "contraction_reassociation@1:first=0.1,through=d"),
-    "refuse_no_axis": (BILINEAR, "contraction_reassociation@0:first=0.2"),
+    "refuse_no_gain": (BILINEAR, "contraction_reassociation@0:first=0.2"),
     "refuse_one_operand_needed_elsewhere": (PUSH_OUT, "contraction_reassociation@0:first=0"),
     "refuse_all_operands": (BILINEAR, "contraction_reassociation@0:first=0.1.2"),
     "refuse_read_twice": (USED_TWICE, "contraction_reassociation@1:first=1.2,through=d"),
@@ -54,7 +56,7 @@ def test_no_orphan_goldens() -> None:
     check_no_orphans(STRATEGY, CASES)
 
 
-@pytest.mark.parametrize(("text", "sites"), [(CHAIN, 1), (BILINEAR, 4), (PUSH_OUT, 2), (OUTER, 6), (INFINITE, 0), (USED_TWICE, 3), (OVERWRITTEN, 0)])
+@pytest.mark.parametrize(("text", "sites"), [(CHAIN, 1), (BILINEAR, 4), (GAIN, 3), (PUSH_OUT, 2), (OUTER, 6), (INFINITE, 0), (USED_TWICE, 5), (OVERWRITTEN, 0)])
 def test_every_site_keeps_the_meaning(text: str, sites: int) -> None:
     subject = program(text)
     found = list(all_applied(STRATEGY, subject))

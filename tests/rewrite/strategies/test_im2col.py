@@ -16,6 +16,7 @@ BOTH = "in x f32[W=5] y[W]\nout Y[OW=W-2]\nfor k s:3 Y[k]+=x[k+s]*y[k+s]\n"
 POOL = "in x f32[W=5]\nout Y[OW=W-2]\nfor k s:3 Y[k]+=x[k+s]\n"
 BROADCAST = "in x f32[W=5] w[S=3]\nout Y[OW=W-S+1]\nfor k s t:2 Y[k]+=x[k+s]*w[s]\n"
 LOCAL = "in x f32[W=5] w[W,S=3]\nout Y[W-2]\nfor k:W-2 s Y[k]+=x[k+s]*w[k,s]\n"
+LOOK_UP = "in x f32[C=2,W=5] T i64[C] 0..C w f32[P=3,C,S=3]\nout Y[P,OW=W-S+1]\nfor j k p s Y[j,k]+=x[T[p],k+s]*w[j,p,s]\n"
 MAXIMUM = CONV.replace("+=x", " max=x")
 CASES = {
     "conv2d": (CONV, "im2col@0"),
@@ -31,6 +32,7 @@ CASES = {
     "refuse_no_kernel": (POOL, "im2col@0"),
     "refuse_broadcast": (BROADCAST, "im2col@0"),
     "refuse_kernel_per_position": (LOCAL, "im2col@0"),
+    "refuse_look_up": (LOOK_UP, "im2col@0"),
     "refuse_maximum": (MAXIMUM, "im2col@0"),
     "refuse_store": (MATMUL, "im2col@0.0.0.0"),
     "refuse_parameters": (CONV, "im2col@0:tile=2"),

@@ -13,6 +13,7 @@ COMPLEX = PAIR.replace("e[i,j]+=A[i,k]*C[k,j]", "e[i,j]+=A[i,k]*A[0,k]*C[k,j]")
 TRANSPOSED = PAIR.replace("for i j Y[i,j]=d[i,j]-e[i,j]", "for j i Y[i,j]=e[i,j]+d[i,j]")
 DIFFERENCE = "in A f32[N=3,K=4] B C[K,M=2]\nout Y[N,M]\nfor i j k Y[i,j]+=A[i,k]*(B[k,j]-C[k,j])\n"
 VARIANCE = "in X f32[N=3,K=4] m[N]\nout v[N]\nfor i j v[i]+=(X[i,j]-m[i])*(X[i,j]-m[i])\n"
+COVARIANCE = "in X Z f32[N=3,K=4] m[N]\nout v[N]\nfor i j v[i]+=Z[i,j]*(X[i,j]-m[i])\n"
 TOTAL = "in X Y f32[N=3]\nout s[]\nfor i s[]+=X[i]+Y[i]\n"
 OTHER_EXTENT = "in A f32[N=3,K=4] B[K,M=2] C[L=4,M] D[N,L]\nout Y[N,M]\ntmp d e[N,M]\nfor i j k d[i,j]+=A[i,k]*B[k,j]\nfor i j k e[i,j]+=D[i,k]*C[k,j]\nfor i j Y[i,j]=d[i,j]-e[i,j]\n"
 SQUARE = PAIR.replace("d[i,j]-e[i,j]", "d[i,j]-d[0,j]")
@@ -29,8 +30,9 @@ CASES = {
     "merge_without_common_factor": (COMPLEX, "linear_distribution@2:do=merge"),
     "merge_other_loop_order": (TRANSPOSED, "linear_distribution@2:do=merge"),
     "split_factor": (DIFFERENCE, "linear_distribution@0:do=split"),
-    "split_square": (VARIANCE, "linear_distribution@0:do=split"),
+    "split_covariance": (COVARIANCE, "linear_distribution@0:do=split"),
     "split_total": (TOTAL, "linear_distribution@0:do=split"),
+    "refuse_variance": (VARIANCE, "linear_distribution@0:do=split"),
     "refuse_other_loops": (OTHER_EXTENT, "linear_distribution@2:do=merge"),
     "refuse_same_sum": (SQUARE, "linear_distribution@2:do=merge"),
     "refuse_scaled": (SCALED, "linear_distribution@2:do=merge"),
@@ -57,7 +59,19 @@ def test_no_orphan_goldens() -> None:
 
 @pytest.mark.parametrize(
     ("text", "sites"),
-    [(PAIR, 1), (COMPLEX, 1), (TRANSPOSED, 1), (DIFFERENCE, 3), (VARIANCE, 2), (TOTAL, 1), (OTHER_EXTENT, 0), (SQUARE, 0), (USED, 0), (OVERWRITTEN, 0)],
+    [
+        (PAIR, 1),
+        (COMPLEX, 1),
+        (TRANSPOSED, 1),
+        (DIFFERENCE, 3),
+        (COVARIANCE, 2),
+        (VARIANCE, 0),
+        (TOTAL, 1),
+        (OTHER_EXTENT, 0),
+        (SQUARE, 0),
+        (USED, 0),
+        (OVERWRITTEN, 0),
+    ],
 )
 def test_every_site_keeps_the_meaning(text: str, sites: int) -> None:
     subject = program(text)
@@ -67,7 +81,7 @@ def test_every_site_keeps_the_meaning(text: str, sites: int) -> None:
         check_step(subject, site, step)
 
 
-@pytest.mark.parametrize(("text", "site"), [(PAIR, "@2:do=merge"), (DIFFERENCE, "@0:do=split"), (VARIANCE, "@0:do=split")])
+@pytest.mark.parametrize(("text", "site"), [(PAIR, "@2:do=merge"), (DIFFERENCE, "@0:do=split"), (COVARIANCE, "@0:do=split")])
 def test_splitting_and_merging_undo_one_another(text: str, site: str) -> None:
     steps = {s.id: step for s, step in all_applied(STRATEGY, program(text))}
     assert steps[STRATEGY + site].inverse

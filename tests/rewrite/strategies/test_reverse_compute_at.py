@@ -10,6 +10,7 @@ from steptp.rewrite import engine
 
 STRATEGY = "reverse_compute_at"
 TILED = after(GEMM, "loop_tiling@0:outer=2,inner=4,tail=exact")
+BOTH = after(GEMM, "loop_tiling@0:outer=2,inner=4,tail=exact", "loop_tiling@1:outer=4,inner=3,tail=guard")
 TAIL = after(GEMM, "loop_tiling@0:outer=4,inner=4,tail=guard")
 KTILED = after(TILED, "loop_split@0.0.0.0.0:factor=2,tail=guard", "loop_reorder@0.0.0.0.0:to=2")
 CHAIN = "in a f32[N=6,K=3] b[K,M=8] c[M,L=4]\nout Y[N,L]\ntmp d[N,M]\nfor i j k d[i,j]+=a[i,k]*b[k,j]\nfor i l j Y[i,l]+=d[i,j]*c[j,l]\n"
@@ -30,6 +31,7 @@ CASES = {
     "row": (GEMM, "reverse_compute_at@1:at=0"),
     "tile": (TILED, "reverse_compute_at@1:at=0.0"),
     "tail": (TAIL, "reverse_compute_at@1:at=0.0"),
+    "tiled_consumer": (BOTH, "reverse_compute_at@1:at=0.0"),
     "behind_the_reduction": (KTILED, "reverse_compute_at@1:at=0.0"),
     "accumulation": (CHAIN, "reverse_compute_at@1:at=0"),
     "maximum": (MAXIMUM, "reverse_compute_at@1:at=0.0"),
@@ -66,7 +68,7 @@ def test_every_site_keeps_the_meaning() -> None:
     assert check_all(STRATEGY) >= 3
 
 
-@pytest.mark.parametrize("text", [GEMM, TILED, TAIL, KTILED, CHAIN, MAXIMUM, PARALLEL_ROWS, BETWEEN, TRANSPOSED, SCANNED])
+@pytest.mark.parametrize("text", [GEMM, TILED, TAIL, BOTH, KTILED, CHAIN, MAXIMUM, PARALLEL_ROWS, BETWEEN, TRANSPOSED, SCANNED])
 def test_sites_of_the_cases(text: str) -> None:
     assert check_everything(STRATEGY, text) >= 1
 

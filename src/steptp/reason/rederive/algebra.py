@@ -196,9 +196,9 @@ def _signs_at(ctx: CheckContext) -> Signs:
 
 
 def _proven(c: Claim, ctx: CheckContext) -> str | None:
-    expr = next((e for e in _below(_store(ctx.parent, ctx.path).value) if e.dtype.is_float and _text(e) == c["text"]), None)
+    expr = next((e for side in _pair(ctx) for e in _below(side) if e.dtype.is_float and _text(e) == c["text"]), None)
     if expr is None:
-        return f"`{c['text']}` is not in the store"
+        return f"`{c['text']}` is not in what the step rewrites"
     signs = _signs_at(ctx)
     if (form := "condition" if expr in signs.facts else _form(expr, ctx.parent)) != c["because"]:
         return f"it is known by its {form}"
@@ -211,9 +211,9 @@ def _unchanged_in(c: Claim, ctx: CheckContext) -> str | None:
     loop = loop_at(ctx.parent, place)
     if not loops or loops[-1] != place or loop is None or loop.var != c["loop"]:
         return f"the innermost loop there is not {c['loop']}"
-    expr = next((e for e in _below(_store(ctx.child, ctx.path).value) if e.dtype.is_float and _text(e) == c["text"]), None)
+    expr = next((e for e in _below(_pair(ctx)[1]) if e.dtype.is_float and _text(e) == c["text"]), None)
     if expr is None:
-        return f"`{c['text']}` is not in the child's store"
+        return f"`{c['text']}` is not in what the step computes"
     written = {s.buffer for p, s, _ in _walk(ctx.parent) if p[: len(place)] == place and isinstance(s, Store)}
     moves = c["loop"] in free_vars(expr) or any(isinstance(e, Load) and e.buffer in written for e in _below(expr))
     return "it changes there" if moves else None

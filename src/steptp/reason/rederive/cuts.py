@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steptp.ir.nodes import Cast, Const, If, Load, Loop, Op, Path, Program, Store, Var
+from steptp.ir.nodes import Body, Cast, Const, If, Load, Loop, Op, Path, Program, Store, Var
 from steptp.ir.printer import print_expr
 from steptp.ir.sizes import eval_index
 from steptp.ir.walk import free_vars
@@ -179,8 +179,17 @@ def _same_computation(c: Claim, ctx: CheckContext) -> str | None:
     return None if alike and list(c.names("operands")) == pairs else f"operands: {pairs}"
 
 
+def _rewritten(ctx: CheckContext) -> tuple[Body, Body]:
+    """The top-level statements of parent and child between those that both begin and end with."""
+    before, after = ctx.parent.body, ctx.child.body
+    most = min(len(before), len(after))
+    start = next((n for n in range(most) if before[n] != after[n]), most)
+    end = next((n for n in range(most - start) if before[-1 - n] != after[-1 - n]), most - start)
+    return before[start : len(before) - end], after[start : len(after) - end]
+
+
 def _guard_padded(c: Claim, ctx: CheckContext) -> str | None:
-    before, after = _conditions(ctx.parent), _conditions(ctx.child)
+    before, after = (_conditions(x.with_(body=body)) for x, body in zip((ctx.parent, ctx.child), _rewritten(ctx), strict=True))
     loop = loop_at(ctx.parent, ctx.path)
     if c["cond"] not in before - after or loop is None or loop.var != c["loop"]:
         return f"guards that go: {sorted(before - after)}"

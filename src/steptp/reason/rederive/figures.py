@@ -337,6 +337,8 @@ def unsaid(section: str, claims: Sequence[Claim], ctx: CheckContext) -> list[str
         loops = t.around[t.leader]
         moves = [_moves(a, loops[-1], ctx.parent) for a in _distinct(t.stores[t.leader]).values()] if loops else []
         owed = ["work" if t.operations else "no_arithmetic", "dominant"]
+        if levels := _levels(ctx.host):
+            owed.append("cache_fit" if any(t.data <= size for _, size in levels) else "cache_exceeded")
         return [k for k in owed if not said[k]] + (["inner_access"] if said["inner_access"] != sum(m is not None for m in moves) else [])
     if section == "Effect":
         a, b = _tally(ctx.parent), _tally(ctx.child)

@@ -71,12 +71,16 @@ def _distributive(c: Claim, ctx: CheckContext) -> str | None:
     return None
 
 
+def _factors(expr: Expr) -> int:
+    return _factors(expr.args[0]) + _factors(expr.args[1]) if isinstance(expr, Op) and expr.name == "*" else 1
+
+
 def _work(program: Program, names: set[str]) -> int:
-    """Products, and additions to a sum, in the stores of these buffers."""
+    """Multiplications of the factors of what is stored, and additions to a sum, in the stores of these buffers."""
     total = 0
     for _, store, around in _walk(program):
         if isinstance(store, Store) and store.buffer in names:
-            here = sum(isinstance(e, Op) and e.name == "*" and e.dtype.is_float for e in _below(store.value)) + (store.reduce == "+")
+            here = _factors(store.value) - 1 + (store.reduce == "+")
             for p in around:
                 here *= eval_index(p.extent, program.size_env) if isinstance(p, Loop) else 1
             total += here
@@ -126,7 +130,10 @@ def _flattened(c: Claim, ctx: CheckContext) -> str | None:
     summed = [p for p in loops if p.var in _summed(store, loops)]
     if [p.var for p in summed] != list(c.names("loops")) or _runs(summed, ctx.parent) != c.number("extent"):
         return f"the summed loops {', '.join(p.var for p in summed)} run {_runs(summed, ctx.parent)} iterations"
-    after = [loop for _, s, around in _writers(ctx.child, store.buffer) for loop in around if loop.var in _summed(s, around)]
+    new = [
+        (s, around) for _, s, around in _writers(ctx.child, store.buffer) if any(isinstance(e, Load) and e.buffer in _new_buffers(ctx) for e in _below(s.value))
+    ]
+    after = [loop for s, around in new for loop in around if loop.var in _summed(s, around)]
     ok = [p.var for p in after if p.var not in _outer(ctx)] == [c["loop"]] and _runs(after[-1:], ctx.child) == c.number("extent")
     return None if ok else f"{store.buffer} is summed over {', '.join(p.var for p in after)}"
 

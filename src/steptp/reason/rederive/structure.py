@@ -31,12 +31,12 @@ def _walk(program: Program) -> Iterator[tuple[Path, Stmt, tuple[Loop | If, ...]]
 
 
 def _named_loop(c: Claim, ctx: CheckContext) -> Loop | str:
-    """The parent's loop that a claim names, if it is the site's business."""
+    """The parent's loop that a claim names, if it is the site's."""
     place = c.place("at")
     loop = loop_at(ctx.parent, place)
     if loop is None or loop.var != c["loop"]:
         return f"there is no loop {c['loop']} at {c['at']}"
-    return loop if ctx.near(place) else f"{c['at']} is not at the step's site"
+    return loop if place == ctx.path else f"{c['at']} is not the step's site"
 
 
 def _loop_extent(c: Claim, ctx: CheckContext) -> str | None:
@@ -219,6 +219,8 @@ def _loop_moved(c: Claim, ctx: CheckContext) -> str | None:
     place, source, target = c.place("at"), c.number("source"), c.number("target")
     nests = _nests(ctx.child)
     order = list(c.names("order"))
+    if any(sorted(m.names("loops")) != sorted(order) for m in ctx.said if m.kind == "perfect_nest"):
+        return "the nest has other loops"
     if source == target or not 0 <= target < len(order) or order[target] != c["loop"]:
         return f"{c['loop']} is not at position {target} of {order}"
     old = order[:target] + order[target + 1 :]

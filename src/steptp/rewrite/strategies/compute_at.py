@@ -28,9 +28,10 @@ from steptp.rewrite.moving import (
     scope_problem,
     single_nest,
     stores_between,
+    untiled,
 )
 from steptp.rewrite.regions import Access, Span, covers, inner_loops, reads_of, span_of, table_problem, tiling, writes_of
-from steptp.rewrite.tools import accumulation_facts, fold_multiples, instance_map
+from steptp.rewrite.tools import accumulation_facts, drop_unused_sizes, fold_multiples, instance_map
 
 __all__ = ["ComputeAt", "STRATEGY"]
 
@@ -131,6 +132,7 @@ def _producer(ctx: Context, path: Path) -> _Producer | NotApplicable:
         return NotApplicable("several-writers", f"{name} is also written elsewhere")
     if store.reduce is not None and (ctx.reset_loop(nest.store_path) or ())[: len(path)] != path:
         return NotApplicable("reset", f"{name} accumulates over a loop around the nest")
+    nest = untiled(ctx, nest)
     if (problem := _domain_problem(ctx, nest)) is not None:
         return problem
     (user,) = places
@@ -300,7 +302,7 @@ def _build(
         holder = ctx.loop(home)
         tmps = child.tmps if holder is None else holder.tmps
         child = replace_body(child, home, body_at(child, home), tuple(b for b in tmps if b.name != producer.buffer.name))
-    child = replace_at(child, nest.path)
+    child = drop_unused_sizes(program, replace_at(child, nest.path))
     owner, n = nest.path[:-1], nest.path[-1]
     here = (*owner, target[len(owner)] - 1, *target[len(owner) + 1 :])
     siblings = range(n + 1, len(body_at(program, owner)))
@@ -323,7 +325,7 @@ def _instances(ctx: Context, plan: _Plan) -> InstanceMap | None:
     def source(path: Path) -> Path | None:
         return None if path == store_path and plan.local is not None else back[path]
 
-    by = {v: m.becomes for v, m in plan.made.items()}
+    by = nest.iters({v: m.becomes for v, m in plan.made.items()}, ctx.program, child)
     return instance_map(ctx.program, child, source, lambda p: by if p == store_path else {})
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from steptp.ir import Buffer, Expr, Load, Loop, Path, Program, Store, Var, print_expr, program_hash
+from steptp.ir import Buffer, Expr, Load, Loop, LoopKind, Path, Program, Store, Var, print_expr, program_hash
 from steptp.ir.facts import Fact
 from steptp.ir.sizes import shape_of
 from steptp.ir.walk import body_at, buffer_table, drop_unused_tmps, free_vars, fresh_name, loads, replace_at, subexprs, substitute
@@ -44,7 +44,7 @@ class _Contraction:
 
 @dataclass(frozen=True, slots=True)
 class _Grouping:
-    """The operands that are contracted first, over which loops, and the loops that index the result."""
+    """The operands that are contracted first, over which loops (perhaps none), and the loops that index the result."""
 
     first: tuple[int, ...]
     over: tuple[Loop, ...]
@@ -56,7 +56,8 @@ class ContractionReassociation(Strategy):
     """Site: path of a nest, ``first`` = the operands that go into a temporary, numbered from 0, and perhaps ``through`` = an operand.
 
     The operands are the factors of the summed product. With ``through``, the sum of products that is stored in that operand takes its place
-    before they are numbered, and its nest goes. The temporary is summed over the loops that no other operand depends on.
+    before they are numbered, and its nest goes. The temporary is summed over the loops that no other operand depends on; where there are none, it holds a
+    product that several iterations share.
     """
 
     name = "contraction_reassociation"
@@ -162,12 +163,12 @@ def _grouping(ctx: Context, whole: _Contraction, first: Sequence[int]) -> _Group
     others = frozenset().union(*(free_vars(o) for n, o in enumerate(whole.operands) if n not in first))
     kept = {loop.var for loop in whole.nest.spatial}
     over = tuple(loop for loop in whole.loops if loop.var in used - others - kept)
-    if not over:
-        texts = ", ".join(f"`{print_expr(o, o.dtype)}`" for o in mine)
-        return NotApplicable("no-axis", f"every loop that is summed over and that {texts} depends on is needed by another operand too")
     table = {loop.var: loop for loop in whole.loops if loop not in over}
     order = dict.fromkeys(e.name for o in mine for e in subexprs(o) if isinstance(e, Var) and e.name in table)
     dims = tuple(table[v] for v in order)
+    if not over and (len(first) < 2 or len(dims) == len(whole.loops)):
+        texts = ", ".join(f"`{print_expr(o, o.dtype)}`" for o in mine)
+        return NotApplicable("no-gain", f"no loop is summed over for {texts} alone, and their product is not the same in several iterations")
     if (problem := too_big(ctx, "the temporary", [loop.extent for loop in dims])) is not None:
         return problem
     return _Grouping(tuple(first), over, dims, tuple(loop for loop in whole.loops if loop not in over))
@@ -177,7 +178,7 @@ def _cost(ctx: Context, whole: _Contraction, one: _Grouping) -> int:
     """Multiplications and additions of the two nests."""
     trips = [math.prod(ctx.value(loop.extent) or 0 for loop in loops) for loops in ((*one.dims, *one.over), one.rest)]
     sums = any(loop not in whole.nest.spatial for loop in one.rest)
-    return trips[0] * len(one.first) + trips[1] * (len(whole.operands) - len(one.first) + sums)
+    return trips[0] * (len(one.first) - (not one.over)) + trips[1] * (len(whole.operands) - len(one.first) + sums)
 
 
 def _own_cost(ctx: Context, whole: _Contraction) -> int:
@@ -209,8 +210,9 @@ def _apply(ctx: Context, whole: _Contraction, one: _Grouping) -> Outcome:
     product = product_of([whole.operands[n] for n in one.first])
     elements = math.prod(shape_of(shape, parent))
     turns = run_count(parent, whole.nest.path)
+    text, over = print_expr(product, dtype), tuple(loop.var for loop in one.over)
     facts = [
-        fact("contracted_first", "child", name=name, text=print_expr(product, dtype), loops=tuple(loop.var for loop in one.over)),
+        fact("contracted_first", "child", name=name, text=text, loops=over) if over else fact("named", "child", name=name, text=text),
         *whole.proofs,
         fact("distributive", "rule", buffer=store.buffer),
         fact("buffer_added", "child", name=name, dtype=str(dtype), elements=elements),
@@ -237,12 +239,12 @@ def _child(ctx: Context, whole: _Contraction, one: _Grouping) -> tuple[Program, 
     dtype = store.value.dtype
     (name,) = ctx.fresh_global(f"{store.buffer}_c")
     cell: tuple[Expr, ...] = tuple(Var(loop.var) for loop in one.dims)
-    made = Store(name, cell, product_of([whole.operands[n] for n in one.first]), "+")
+    made = Store(name, cell, product_of([whole.operands[n] for n in one.first]), "+" if one.over else None)
     rest: list[Expr] = [o for n, o in enumerate(whole.operands) if n not in one.first]
     rest.insert(sum(n < one.first[0] for n in range(len(whole.operands)) if n not in one.first), Load(name, cell, dtype))
     left = any(loop not in whole.nest.spatial for loop in one.rest)
     last = Store(store.buffer, store.indices, product_of(rest), "+" if left else None)
-    serial = tuple(replace(loop, kind=type(loop.kind).SERIAL) for loop in (*one.dims, *one.over))
+    serial = tuple(replace(loop, kind=LoopKind.SERIAL) for loop in (*one.dims, *one.over))
     child = replace_at(ctx.program, whole.nest.path, wrapped(serial, made), wrapped(one.rest, last))
     child = declare(child, ctx, whole.nest.path, Buffer(name, dtype, tuple(loop.extent for loop in one.dims)))
     if whole.through:

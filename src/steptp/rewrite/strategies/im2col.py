@@ -66,6 +66,8 @@ def _convolution(ctx: Context, nest: SumNest) -> _Convolution | NotApplicable:
     if not isinstance(value, Op) or value.name != "*":
         return NotApplicable("not-a-product", f"{nest.store.buffer} does not sum products of an image and a kernel")
     sides = value.args
+    if any(True for e in loads(value) for i in e.indices for _ in loads(i)):
+        return NotApplicable("look-up", "a factor is indexed through memory")
     summed = {loop.var for loop in nest.reduction}
     moved = [_moved_with(side, summed) for side in sides]
     if bool(moved[0]) == bool(moved[1]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from steptp.analysis.values import scope_of
 from steptp.ir import Buffer, Expr, Load, Loop, Op, Path, Program, Store, Var, print_expr, program_hash
 from steptp.ir.facts import Fact
 from steptp.ir.nodes import op
@@ -64,6 +65,11 @@ def _split(ctx: Context, path: Path) -> tuple[SumNest, str, tuple[Expr, Expr], t
     proofs = finite(ctx, nest.nest.store_path, [*middle.args, *(o for n, o in enumerate(operands) if n != place)])
     if isinstance(proofs, NotApplicable):
         return proofs
+    scope = scope_of(ctx.program, nest.nest.store_path)
+    if scope.of(nest.store.value).nonnegative and not all(scope.of(t).nonnegative for t in middle.args):
+        return NotApplicable(
+            "cancels", f"{nest.store.buffer} sums `{print_expr(nest.store.value)}`, which is never negative; rounded, its parts may cancel below 0"
+        )
     shape = [loop.extent for loop in nest.spatial]
     if (problem := too_big(ctx, "a partial result", shape)) is not None:
         return problem

@@ -208,7 +208,7 @@ def exactness_of(ctx: Context, chain: Sequence[Path], reordered: dict[str, Witne
     facts: list[Fact] = []
     exactness = Exactness.BITWISE
     if conflicts:
-        facts.append(fact("no_order_reversed", "dependence", buffers=conflicts))
+        facts.append(fact("no_order_reversed", "dependence", buffers=tuple(sorted(conflicts))))
     seen: set[str] = set()
     table = buffer_table(ctx.program)
     for _, store in ctx.stores_under(chain[0]):

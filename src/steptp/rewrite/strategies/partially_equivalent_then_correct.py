@@ -111,7 +111,10 @@ def _match(ctx: Context, path: Path) -> _Match | NotApplicable:
     if not 0 < interior < whole:
         what = "no output has all of its terms inside" if not interior else "no output has a term outside, so there is nothing to correct"
         return NotApplicable("interior", f"{what} at the present sizes")
-    return _Match(nest, outputs, terms, box, inside, whole - interior)
+    repeats = [ctx.value(extent) for var, extent in ctx.extents_around(path).items() if var in indexing]
+    if None in repeats:
+        return NotApplicable("extent-varies", f"the extent of a loop around {path_text(path)} changes with the loops around it")
+    return _Match(nest, outputs, terms, box, inside, (whole - interior) * math.prod(n for n in repeats if n is not None))
 
 
 def _box(ctx: Context, outputs: tuple[Loop, ...], terms: tuple[Loop, ...], value: Expr) -> tuple[dict[str, _Range], Expr] | NotApplicable:
@@ -137,8 +140,8 @@ def _box(ctx: Context, outputs: tuple[Loop, ...], terms: tuple[Loop, ...], value
         if loop.var in limits:
             low, high = _ends(ctx.program, loop, limits[loop.var])
             first, end = ctx.value(low), ctx.value(high)
-            assert first is not None
-            assert end is not None
+            if first is None or end is None:
+                return NotApplicable("extent-varies", f"the iterations of {loop.var} inside the condition change with the loops around it")
             box[loop.var] = _Range(low, high, first, end)
     return box, map_expr(value, lambda e: e.args[1] if isinstance(e, Op) and e.name == "select" and e.args[0] in gone else e)
 

@@ -15,10 +15,23 @@ from steptp.ir.walk import body_at, free_vars, loads, replace_at, replace_body
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, InstanceMap, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.fact_kinds import fact
-from steptp.rewrite.moving import NewLoop, SingleNest, bounds, changed, outer_extents, place_param, read_place, rebuilt, run_count, scope_problem, single_nest
+from steptp.rewrite.moving import (
+    NewLoop,
+    SingleNest,
+    bounds,
+    changed,
+    outer_extents,
+    place_param,
+    read_place,
+    rebuilt,
+    run_count,
+    scope_problem,
+    single_nest,
+    untiled,
+)
 from steptp.rewrite.orders import order_problem
 from steptp.rewrite.regions import Span, covers, inner_loops, span_of, table_problem, tiling, writes_of
-from steptp.rewrite.tools import accumulation_facts, buffers_touched, fold_multiples, instance_map
+from steptp.rewrite.tools import accumulation_facts, buffers_touched, drop_unused_sizes, fold_multiples, instance_map
 
 __all__ = ["ReverseComputeAt", "STRATEGY", "Move", "moves", "plan_move", "applied"]
 
@@ -92,7 +105,7 @@ def _make_move(ctx: Context, path: Path, target: Path) -> Move | NotApplicable:
     nest, loop = single_nest(ctx, path), ctx.loop(target)
     if isinstance(nest, NotApplicable):
         return nest
-    depth = len(path)
+    nest, depth = untiled(ctx, nest), len(path)
     if loop is None or len(target) < depth or target[: depth - 1] != path[:-1] or target[depth - 1] >= path[-1]:
         return NotApplicable("not-before", f"there is no loop at {path_text(target)} in an earlier nest beside the one at {path_text(path)}")
     if loop.kind not in _KINDS:
@@ -175,13 +188,14 @@ def _moved(ctx: Context, nest: SingleNest, target: Path, buffer: str, spans: dic
     store = changed(nest.store, by, {**outer, **{m.var: m.extent for m in made.values() if m.var}})
     assert isinstance(store, Store)
     moved, below = rebuilt(nest, store, made, outer)
-    child = replace_at(replace_body(program, target, (*loop.body, moved)), nest.path)
+    child = drop_unused_sizes(program, replace_at(replace_body(program, target, (*loop.body, moved)), nest.path))
     store_path = (*target, len(loop.body), *below)
     owner, n = nest.path[:-1], nest.path[-1]
     shifts: list[tuple[Path, Path | None]] = [((*owner, k), (*owner, k - 1)) for k in range(n + 1, len(body_at(program, owner)))]
     forward = Forwarding(((nest.path, None), (nest.store_path, store_path), *shifts))
     back = {forward(p): p for p, _ in ctx.stores}
-    instances = instance_map(program, child, lambda p: back[p], lambda p: by if p == store_path else {})
+    iters = nest.iters(by, program, child)
+    instances = instance_map(program, child, lambda p: back[p], lambda p: iters if p == store_path else {})
     if not _plainly_legal(ctx, nest, target, buffer, spans.keys()) and (problem := _dependence_problem(ctx, nest, target, child, instances)) is not None:
         return problem
     return Move(nest, target, buffer, made, child, store_path, forward, instances)
