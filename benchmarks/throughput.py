@@ -4,7 +4,8 @@
 
 Builds a dataset of every step measured over seeded zoo workloads of the preset, in a fresh folder. ``core_seconds_per_step`` is the CPU time
 of everything (main process, workers and their hosts) from the first walk to the finished tables, divided by the verified and measured steps;
-loading the workloads and measuring the host's margin are not in it and are printed apart. The last line is one JSON object.
+loading the workloads and measuring the host's margin are not in it and are printed apart. ``python_loop_seconds`` (before and after) says how fast
+the machine was, for comparing figures of shared hosts. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -44,6 +45,14 @@ def cpu() -> float:
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
+def python_loop() -> float:
+    """CPU seconds of five million integer multiplications: how fast this machine is at the moment."""
+    began, total = time.process_time(), 0
+    for i in range(5_000_000):
+        total += i * i
+    return time.process_time() - began
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=300)
@@ -62,6 +71,7 @@ def main() -> None:
     out = args.out or Path(tempfile.mkdtemp(prefix="steptp-throughput-")) / "out"
     if out.exists():
         parser.error(f"{out} exists: a continued build would not be measured whole")
+    before_loop = python_loop()
     before, began = cpu(), time.monotonic()
     result = run_build(config, out, jobs=args.jobs, progress=Say())
     total_cpu, wall = cpu() - before, time.monotonic() - began
@@ -90,6 +100,7 @@ def main() -> None:
                 "load_and_margin_seconds": round(apart, 1),
                 "cache_hit_share": extra["cache_hit_share"],
                 "jobs": args.jobs,
+                "python_loop_seconds": [round(before_loop, 3), round(python_loop(), 3)],
                 "stages": {k: round(v, 4) for k, v in sorted(stages.items())},
             }
         )

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 os.environ.setdefault("TVM_BIND_THREADS", "0")  # worker processes share the machine: never pin
+os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "1000")  # idle pool threads would spin for 0.2 s after every parallel loop, at their neighbours' cost
 os.environ.setdefault("TVM_NUM_THREADS", str(len(os.sched_getaffinity(0))))  # TVM would halve it on x86, or follow OMP_NUM_THREADS
 
 from tvm import tirx
