@@ -108,3 +108,33 @@ def test_temporaries_of_an_iteration_keep_what_they_held(site: str) -> None:
     parent, applied, where = _applied(PARTIAL, site)
     why = explain(parent, applied, where, candidates=[where], rule="balanced-random", host=HOST)
     assert check_text(why.text, parent, applied.program, where.id, candidates=[where.id], host=HOST.to_dict()) == ()
+
+
+TABLE = """size T0=8
+in a f32[N=6,K=16] b[K,M=16]
+out Y[N,M]
+tmp idx i64[M//T0,T0]
+where M%T0==0
+for j0 j1 idx[j0,j1]=j0*T0+j1
+for i j0 k j1 Y[i,j0*T0+j1]+=a[i,k]*b[k,idx[j0,j1]]
+"""
+COPIED = """in x f32[N=6,K=8]
+out Y[N,K]
+for i
+ for k Y[i,k]=0
+ for k carry Y[i,k]+=x[i,k]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "site"),
+    [
+        (TABLE, "loop_reorder@1.0.0:to=3"),  # the nest that fills the table belongs to what is run
+        (TABLE, "loop_tiling@1.0.0:outer=4,inner=4,tail=exact"),
+        (COPIED, "loop_peeling@0:part=last,count=2"),  # two equal lines are added, and the copied assignment is no reset
+    ],
+)
+def test_true_explanations_are_confirmed(text: str, site: str) -> None:
+    parent, applied, where = _applied(text, site)
+    why = explain(parent, applied, where, candidates=(where,), rule="balanced-random", host=HOST, seed=3)
+    assert check_text(why.text, parent, applied.program, site, candidates=[site], host=HOST.to_dict()) == ()

@@ -231,7 +231,9 @@ def _parts(claims: Sequence[Claim], ctx: CheckContext, due: Due) -> Iterator[str
         yield from sorted({"evaluated", "partial_accumulators"} & due.known - kinds)
     if "reset_written" in due.known and "partial_results" not in kinds:
         told = _said_of(claims, "reset_written", "buffer")
-        reduced = {s.buffer for p, s, _ in _walk(ctx.parent) if isinstance(s, Store) and s.reduce is not None and p[: len(ctx.path)] == ctx.path}
+        reduced = {
+            s.buffer for p, s, _ in _walk(ctx.parent) if isinstance(s, Store) and s.reduce is not None and not s.carry and p[: len(ctx.path)] == ctx.path
+        }
         written = (b for b in sorted(reduced - told) if CUTS["reset_written"](Claim("reset_written", {"buffer": b}, ""), ctx) is None)
         yield from (f"the reset of {b}" for b in written)
     if "prefix_maximum" in due.known:
