@@ -101,3 +101,9 @@ def _arrays() -> list[np.ndarray]:
     x, y, z = (aligned((4,), np.float32) for _ in range(3))
     x[...] = 1
     return [x, y, z]
+
+
+def test_a_program_that_does_nothing_keeps_its_interface() -> None:
+    from steptp.lower import lower_to_tir
+
+    assert len(lower_to_tir(parse("in x f32[N=0]\nout Y[N]\nfor i Y[i]=x[i]\n")).params) == 2

@@ -172,7 +172,7 @@ def build(program: Program, options: BuildOptions | None = None) -> Built:
 
     Raises :class:`BuildError` ``build-failed``.
     """
-    from steptp.lower.compile import usable_cpus
+    from steptp.lower.compile import threads_of
     from steptp.lower.link import runner
     from steptp.lower.nests import compiled
 
@@ -181,7 +181,7 @@ def build(program: Program, options: BuildOptions | None = None) -> Built:
     if (known := _CACHE.get(key)) is not None:
         _CACHE.move_to_end(key)
         return known
-    built = Built(program, options, tuple(compiled(program, options)), runner(), options.threads if options.threads is not None else usable_cpus())
+    built = Built(program, options, tuple(compiled(program, options)), runner(), threads_of(options))
     _CACHE[key] = built
     if len(_CACHE) > _CACHE_LIMIT:
         _CACHE.popitem(last=False)

@@ -20,7 +20,7 @@ from steptp.lower.tir import lower_to_tir
 import tvm  # isort: skip
 from tvm.ir import PointerType, PrimType, StringImm  # isort: skip
 
-__all__ = ["compile_functions", "compile_program", "full_pipeline", "host_cpu", "limit_threads", "target", "tir_of", "trimmed", "usable_cpus"]
+__all__ = ["compile_functions", "compile_program", "full_pipeline", "host_cpu", "limit_threads", "target", "threads_of", "tir_of", "trimmed", "usable_cpus"]
 
 _ARGUMENT_UNION = 15  # TVM's field code for the payload of a packed argument
 
@@ -34,6 +34,11 @@ def host_cpu() -> str:
 def usable_cpus() -> int:
     """CPUs that this process may run on."""
     return len(os.sched_getaffinity(0))
+
+
+def threads_of(options: BuildOptions) -> int:
+    """Threads that the ``par`` loops of a build use."""
+    return options.threads if options.threads is not None else usable_cpus()
 
 
 @functools.cache
@@ -70,8 +75,7 @@ def limit_threads(count: int) -> None:
 
 def tir_of(program: Program, options: BuildOptions) -> Any:
     """The TIR function that a build with these options compiles."""
-    threads = options.threads if options.threads is not None else usable_cpus()
-    return lower_to_tir(program, fma=options.fma, math=options.math, parallel=threads > 1)
+    return lower_to_tir(program, fma=options.fma, math=options.math, parallel=threads_of(options) > 1)
 
 
 def _entry(func: Any, symbol: str) -> Any:

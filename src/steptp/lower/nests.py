@@ -14,9 +14,9 @@ from math import prod
 from steptp.ir.nodes import Body, Buffer, Loop, Program, Store
 from steptp.ir.resets import materialize
 from steptp.ir.sizes import shape_of
-from steptp.ir.walk import buffers, free_sizes, loads, stmt_exprs, visit
+from steptp.ir.walk import free_sizes, loads, stmt_exprs, visit
 from steptp.lower import nodes as n
-from steptp.lower.compile import compile_functions, usable_cpus
+from steptp.lower.compile import compile_functions, threads_of
 from steptp.lower.link import Code, load
 from steptp.lower.options import BuildOptions
 from steptp.lower.tir import STACK_BUFFER, lower_statements
@@ -64,7 +64,7 @@ def nests(program: Program) -> list[Nest]:
     used = [_accessed(body) for body in bodies]
     uses = Counter(name for names in used for name in names)
     local = {b.name for b in ready.tmps if uses[b.name] == 1 and prod(shape_of(b.shape, ready)) * b.dtype.itemsize <= STACK_BUFFER}
-    interface = [b for b in buffers(ready) if b in (*ready.inputs, *ready.outputs, *ready.tmps)]
+    interface = (*ready.inputs, *ready.outputs, *ready.tmps)
     return [
         Nest(body, tuple(b for b in interface if b.name in names - local), tuple(b for b in ready.tmps if b.name in names & local))
         for body, names in zip(bodies, used, strict=True)
@@ -102,7 +102,7 @@ def compiled(program: Program, options: BuildOptions) -> list[tuple[Code, tuple[
     """
     keyed = _keyed(program, options)
     BUILDS["hits"] += sum(key in _CODE for key in keyed)
-    _provide([program], options)
+    _provide([(program, keyed)], options)
     found = []
     for key, nest in keyed.items():
         _CODE.move_to_end(key)
@@ -119,17 +119,14 @@ def prebuild(program: Program, ahead: Sequence[Program], options: BuildOptions) 
 
     Much of an LLVM module's cost does not depend on what is in it. Raises :class:`steptp.lower.BuildError` ``build-failed``.
     """
-    if any(key not in _CODE for key in _keyed(program, options)):
-        _provide([program, *ahead], options)
-
-
-def _parallel(options: BuildOptions) -> bool:
-    return (options.threads if options.threads is not None else usable_cpus()) > 1
+    keyed = _keyed(program, options)
+    if any(key not in _CODE for key in keyed):
+        _provide([(program, keyed), *((later, _keyed(later, options)) for later in ahead)], options)
 
 
 def _keyed(program: Program, options: BuildOptions) -> dict[_Key, Nest]:
     """The nests of a program in order, each by everything that its code depends on."""
-    env, parallel = program.size_env, _parallel(options)
+    env, parallel = program.size_env, threads_of(options) > 1
     keyed: dict[_Key, Nest] = {}
     for nest in nests(program):
         sizes = tuple((name, env[name]) for name in sorted(set(_sizes(nest))))
@@ -137,15 +134,16 @@ def _keyed(program: Program, options: BuildOptions) -> dict[_Key, Nest]:
     return keyed
 
 
-def _provide(programs: Sequence[Program], options: BuildOptions) -> None:
+def _provide(programs: Sequence[tuple[Program, dict[_Key, Nest]]], options: BuildOptions) -> None:
     """Compile the nests that are not known, all in one object."""
     lacking: dict[_Key, n.Expr] = {}
-    for program in programs:
+    parallel = threads_of(options) > 1
+    for program, keyed in programs:
         ready = materialize(program).program
-        for key, nest in _keyed(program, options).items():
+        for key, nest in keyed.items():
             if key not in _CODE and key not in lacking:
                 lacking[key] = lower_statements(
-                    ready, nest.body, nest.params, nest.private, fma=options.fma, math=options.math, parallel=_parallel(options)
+                    ready, nest.body, nest.params, nest.private, fma=options.fma, math=options.math, parallel=parallel
                 )  # fmt: skip
     BUILDS["misses"] += len(lacking)
     named = {f"nest{number}": func for number, func in enumerate(lacking.values()) if func is not None}

@@ -185,8 +185,8 @@ def lower_to_tir(program: Program, *, fma: bool = True, math: str = "vector", pa
     Raises :class:`steptp.errors.LeirError` ``check-reset`` when an accumulation has no reset.
     """
     ready = materialize(program).program
-    func = lower_statements(ready, ready.body, (*ready.inputs, *ready.outputs), ready.tmps, fma=fma, math=math, parallel=parallel)
-    return func if func is not None else _function([], n.sequence([]))
+    arrays, stmts = _emitted(ready, ready.body, (*ready.inputs, *ready.outputs), ready.tmps, fma, math, parallel)
+    return _function(arrays, stmts)
 
 
 def lower_statements(
@@ -196,6 +196,14 @@ def lower_statements(
 
     ``None`` when the statements do nothing at the present sizes.
     """
+    arrays, stmts = _emitted(ready, body, params, private, fma, math, parallel)
+    return _function(arrays, stmts) if stmts else None
+
+
+def _emitted(
+    ready: Program, body: Body, params: tuple[Buffer, ...], private: tuple[Buffer, ...], fma: bool, math: str, parallel: bool
+) -> tuple[list[n.Expr], list[n.Stmt]]:
+    """The parameters, and the statements with the allocations before them (none where nothing is done)."""
     scalars = Scalars(ready.size_env, fma, math)
     emitter = Emitter(ready, scalars, parallel)
     arrays = []
@@ -206,11 +214,11 @@ def lower_statements(
         scalars.slots[buffer.name] = Slot(buffer, array, prod(shape))
     emitter.declare(private)
     stmts = emitter.body(body)
-    return _function(arrays, n.sequence(emitter.frame.allocations + stmts)) if stmts else None
+    return arrays, emitter.frame.allocations + stmts if stmts else []
 
 
-def _function(params: list[n.Expr], body: n.Stmt) -> n.Expr:
-    return n.tirx.PrimFunc(params, body).with_attr("global_symbol", "main").with_attr("tirx.noalias", True)
+def _function(params: list[n.Expr], stmts: list[n.Stmt]) -> n.Expr:
+    return n.tirx.PrimFunc(params, n.sequence(stmts)).with_attr("global_symbol", "main").with_attr("tirx.noalias", True)
 
 
 def structural_hash(program: Program) -> str:

@@ -6,16 +6,16 @@ Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018). The 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from steptp.ir import Buffer, Load, Path, Scope, Store, Var, call, const, print_expr
 from steptp.ir.facts import Fact
 from steptp.ir.nodes import Program, Stmt
 from steptp.ir.walk import body_at, buffer_table, drop_unused_tmps, loads, substitute
-from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
-from steptp.rewrite.context import Context, no_loop, path_text
+from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome
+from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.loop_pattern import LoopPattern
 from steptp.rewrite.online import Nest, added, bind, minus_infinity, rescaled, row_nest, splice, wrap
 from steptp.rewrite.online_products import Product, divided_once, finish_outputs, product_at, product_facts, scalars, start_outputs, step_outputs
 from steptp.rewrite.tools import buffers_touched
@@ -23,7 +23,7 @@ from steptp.rewrite.tools import buffers_touched
 __all__ = ["FlashAttention", "STRATEGY"]
 
 
-class FlashAttention(Strategy):
+class FlashAttention(LoopPattern[Product]):
     """Site: path of the nest that takes the maximum; its right neighbours sum the exponentials, store the weights, and sum the product with them.
 
     One nest over the rows takes their place. It keeps a running maximum, sum and output row, so the weights are never stored. A row in which all ``x`` are
@@ -36,20 +36,11 @@ class FlashAttention(Strategy):
     classes = (Exactness.ALGEBRAIC,)
     summary = "compute attention in one pass over the keys, without storing the weights"
 
-    def sites(self, ctx: Context) -> Iterator[Site]:
-        for path, _ in ctx.loops:
-            if isinstance(_match(ctx, path), Product):
-                yield Site.of(self.name, path)
+    def match(self, ctx: Context, path: Path) -> Product | NotApplicable:
+        return _match(ctx, path)
 
-    def apply(self, ctx: Context, site: Site) -> Outcome:
-        if site.params:
-            return NotApplicable("bad-site", f"{self.name} takes no parameters")
-        if ctx.loop(site.path) is None:
-            return no_loop(site.path)
-        found = _match(ctx, site.path)
-        if isinstance(found, NotApplicable):
-            return found
-        return _apply(ctx, site.path, found)
+    def rewrite(self, ctx: Context, path: Path, found: Product) -> Outcome:
+        return _apply(ctx, path, found)
 
 
 def _match(ctx: Context, path: Path) -> Product | NotApplicable:

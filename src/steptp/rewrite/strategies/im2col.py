@@ -6,16 +6,18 @@ Chellapilla, Puri and Simard, "High performance convolutional neural networks fo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from steptp.ir import Buffer, Expr, Load, Loop, Op, Store, Var, ix, op, print_expr, simplify_index
 from steptp.ir.index import poly_of
+from steptp.ir.nodes import Path
 from steptp.ir.sizes import shape_of
 from steptp.ir.walk import body_at, free_vars, loads, replace_at
-from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
-from steptp.rewrite.context import Context, no_loop
+from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome
+from steptp.rewrite.context import Context
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.loop_pattern import LoopPattern
 from steptp.rewrite.sums import SumNest, declare, sum_nest, too_big, wrapped
 
 __all__ = ["Im2col", "STRATEGY"]
@@ -34,7 +36,7 @@ class _Convolution:
     filters: tuple[Loop, ...]
 
 
-class Im2col(Strategy):
+class Im2col(LoopPattern[_Convolution]):
     """Site: path of a nest that sums image*kernel over windows; no parameters. Its outer loops may stay outside of the site.
 
     A window is an index of the image that a loop over the output and one of the sum move together. The padding's condition goes into the copy.
@@ -45,20 +47,12 @@ class Im2col(Strategy):
     classes = (Exactness.BITWISE,)
     summary = "copy the windows of a convolution into a matrix, so that it becomes a matrix product"
 
-    def sites(self, ctx: Context) -> Iterator[Site]:
-        for path, _ in ctx.loops:
-            nest = sum_nest(ctx, path)
-            if isinstance(nest, SumNest) and isinstance(_convolution(ctx, nest), _Convolution):
-                yield Site.of(self.name, path)
+    def match(self, ctx: Context, path: Path) -> _Convolution | NotApplicable:
+        nest = sum_nest(ctx, path)
+        return nest if isinstance(nest, NotApplicable) else _convolution(ctx, nest)
 
-    def apply(self, ctx: Context, site: Site) -> Outcome:
-        if site.params:
-            return NotApplicable("bad-site", f"{self.name} takes no parameters")
-        if ctx.loop(site.path) is None:
-            return no_loop(site.path)
-        nest = sum_nest(ctx, site.path)
-        found = nest if isinstance(nest, NotApplicable) else _convolution(ctx, nest)
-        return found if isinstance(found, NotApplicable) else _apply(ctx, found)
+    def rewrite(self, ctx: Context, path: Path, found: _Convolution) -> Outcome:
+        return _apply(ctx, found)
 
 
 def _convolution(ctx: Context, nest: SumNest) -> _Convolution | NotApplicable:

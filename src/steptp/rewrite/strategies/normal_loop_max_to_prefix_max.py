@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from steptp.ir import Load, Store, Var, call, identity_of, ix, op, print_expr
 from steptp.ir.nodes import Path, Stmt
-from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
-from steptp.rewrite.context import Context, no_loop
+from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome
+from steptp.rewrite.context import Context
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.loop_pattern import LoopPattern
 from steptp.rewrite.online import Nest, added, declare, prefix_buffer, row_nest, size_extent, splice, wrap
 
 __all__ = ["NormalLoopMaxToPrefixMax", "STRATEGY"]
 
 
-class NormalLoopMaxToPrefixMax(Strategy):
+class NormalLoopMaxToPrefixMax(LoopPattern[Nest]):
     """Site: path of a perfect nest that takes a maximum over its innermost loop.
 
     ``max=`` starts from -inf and takes the elements in the order of the loop, and so does the recurrence ``P[i,j+1]=max(P[i,j],x)``: the bits are the same,
@@ -26,19 +25,10 @@ class NormalLoopMaxToPrefixMax(Strategy):
     classes = (Exactness.BITWISE,)
     summary = "store the maximum of every prefix of a row"
 
-    def sites(self, ctx: Context) -> Iterator[Site]:
-        for path, _ in ctx.loops:
-            if isinstance(_match(ctx, path), Nest):
-                yield Site.of(self.name, path)
+    def match(self, ctx: Context, path: Path) -> Nest | NotApplicable:
+        return _match(ctx, path)
 
-    def apply(self, ctx: Context, site: Site) -> Outcome:
-        if site.params:
-            return NotApplicable("bad-site", f"{self.name} takes no parameters")
-        if ctx.loop(site.path) is None:
-            return no_loop(site.path)
-        found = _match(ctx, site.path)
-        if isinstance(found, NotApplicable):
-            return found
+    def rewrite(self, ctx: Context, path: Path, found: Nest) -> Outcome:
         return _apply(ctx, found)
 
 

@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from steptp.ir import Buffer, Expr, Load, Store, Var, call, const, ix, op, print_expr
 from steptp.ir.nodes import Path, Stmt
-from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
-from steptp.rewrite.context import Context, no_loop, path_text
+from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome
+from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.loop_pattern import LoopPattern
 from steptp.rewrite.online import (
     Nest,
     added,
@@ -46,7 +46,7 @@ class _Match:
     sums: Buffer
 
 
-class PrefixSummationOnExp(Strategy):
+class PrefixSummationOnExp(LoopPattern[_Match]):
     """Site: path of a perfect nest that sums ``exp(x-m)`` over its innermost loop, where ``m`` is the maximum of the same ``x``.
 
     Prefix maxima of ``x`` that an earlier nest has stored are used (``normal_loop_max_to_prefix_max`` stores them); without any they are taken in the same loop.
@@ -57,19 +57,10 @@ class PrefixSummationOnExp(Strategy):
     classes = (Exactness.ALGEBRAIC,)
     summary = "store the sum of exponentials of every prefix of a row"
 
-    def sites(self, ctx: Context) -> Iterator[Site]:
-        for path, _ in ctx.loops:
-            if isinstance(_match(ctx, path), _Match):
-                yield Site.of(self.name, path)
+    def match(self, ctx: Context, path: Path) -> _Match | NotApplicable:
+        return _match(ctx, path)
 
-    def apply(self, ctx: Context, site: Site) -> Outcome:
-        if site.params:
-            return NotApplicable("bad-site", f"{self.name} takes no parameters")
-        if ctx.loop(site.path) is None:
-            return no_loop(site.path)
-        found = _match(ctx, site.path)
-        if isinstance(found, NotApplicable):
-            return found
+    def rewrite(self, ctx: Context, path: Path, found: _Match) -> Outcome:
         return _apply(ctx, found)
 
 

@@ -6,22 +6,22 @@ al., "FlashAttention" (2022), algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from steptp.ir import Buffer, Load, Store, Var, call, ix, op, print_expr
 from steptp.ir.facts import Fact
-from steptp.ir.nodes import Stmt
-from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
-from steptp.rewrite.context import Context, no_loop
+from steptp.ir.nodes import Path, Stmt
+from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome
+from steptp.rewrite.context import Context
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.loop_pattern import LoopPattern
 from steptp.rewrite.online import added, declare, minus_infinity, prefix_buffer, prefix_of, size_extent, splice, wrap
 from steptp.rewrite.online_products import Product, divided_once, finish_outputs, product_at, product_facts, scalars, start_outputs, step_outputs
 
 __all__ = ["PrefixMatmul", "STRATEGY"]
 
 
-class PrefixMatmul(Strategy):
+class PrefixMatmul(LoopPattern[tuple[Product, str, Buffer | None]]):
     """Site: path of a nest that sums a stored softmax weight times something else over one loop.
 
     Prefix maxima that an earlier nest has stored are used; without any they are taken in the same loop. The nest no longer reads the weights; where
@@ -33,19 +33,10 @@ class PrefixMatmul(Strategy):
     classes = (Exactness.ALGEBRAIC,)
     summary = "sum a product with softmax weights beneath the running maximum"
 
-    def sites(self, ctx: Context) -> Iterator[Site]:
-        for path, _ in ctx.loops:
-            if isinstance(_match(ctx, path), tuple):
-                yield Site.of(self.name, path)
+    def match(self, ctx: Context, path: Path) -> tuple[Product, str, Buffer | None] | NotApplicable:
+        return _match(ctx, path)
 
-    def apply(self, ctx: Context, site: Site) -> Outcome:
-        if site.params:
-            return NotApplicable("bad-site", f"{self.name} takes no parameters")
-        if ctx.loop(site.path) is None:
-            return no_loop(site.path)
-        found = _match(ctx, site.path)
-        if isinstance(found, NotApplicable):
-            return found
+    def rewrite(self, ctx: Context, path: Path, found: tuple[Product, str, Buffer | None]) -> Outcome:
         return _apply(ctx, *found)
 
 

@@ -6,15 +6,15 @@ still -inf the sum holds nothing but terms that the final maximum makes 0 (or Na
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from steptp.ir import Buffer, Expr, Load, Loop, LoopKind, Op, Path, Scope, Store, Var, call, const, print_expr, select
 from steptp.ir.nodes import Stmt
 from steptp.ir.walk import body_at, free_vars, loads, map_stmt_exprs, replace_body, substitute
-from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
-from steptp.rewrite.context import Context, no_loop, path_text
+from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome
+from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.loop_pattern import LoopPattern
 
 __all__ = ["OnlineSoftmax", "STRATEGY"]
 
@@ -27,7 +27,7 @@ class _Nest:
     store: Store
 
 
-class OnlineSoftmax(Strategy):
+class OnlineSoftmax(LoopPattern[tuple[_Nest, _Nest, Expr]]):
     """Site: path of the nest that takes the maximum; its right neighbour sums ``exp(x-m)`` over the same loop."""
 
     name = "online_softmax"
@@ -35,19 +35,10 @@ class OnlineSoftmax(Strategy):
     classes = (Exactness.ALGEBRAIC,)
     summary = "take the row maximum and the sum of exponentials in one pass"
 
-    def sites(self, ctx: Context) -> Iterator[Site]:
-        for path, _ in ctx.loops:
-            if isinstance(_match(ctx, path), tuple):
-                yield Site.of(self.name, path)
+    def match(self, ctx: Context, path: Path) -> tuple[_Nest, _Nest, Expr] | NotApplicable:
+        return _match(ctx, path)
 
-    def apply(self, ctx: Context, site: Site) -> Outcome:
-        if site.params:
-            return NotApplicable("bad-site", "online_softmax takes no parameters")
-        if ctx.loop(site.path) is None:
-            return no_loop(site.path)
-        found = _match(ctx, site.path)
-        if isinstance(found, NotApplicable):
-            return found
+    def rewrite(self, ctx: Context, path: Path, found: tuple[_Nest, _Nest, Expr]) -> Outcome:
         first, second, x = found
         m, s, dtype = first.store, second.store, first.store.value.dtype
         (name,) = ctx.fresh_global("p")
@@ -62,7 +53,7 @@ class OnlineSoftmax(Strategy):
         block: tuple[Stmt, ...] = (Store(m.buffer, m.indices, const(float("-inf"), dtype)), Store(s.buffer, s.indices, const(0, dtype)), reduction)
         for loop in reversed(first.loops[:-1]):
             block = (replace(loop, body=block),)
-        owner, n = site.path[:-1], site.path[-1]
+        owner, n = path[:-1], path[-1]
         body = body_at(ctx.program, owner)
         child = replace_body(ctx.program, owner, (*body[:n], *block, *body[n + 2 :]))
         return Applied(
@@ -73,7 +64,7 @@ class OnlineSoftmax(Strategy):
                 fact("rescaled", "child", sum=s.buffer, peak=name),
             ),
             None,
-            Forwarding(((site.path, None), ((*owner, n + 1), None), *(((*owner, k), (*owner, k - 2 + len(block))) for k in range(n + 2, len(body))))),
+            Forwarding(((path, None), ((*owner, n + 1), None), *(((*owner, k), (*owner, k - 2 + len(block))) for k in range(n + 2, len(body))))),
         )
 
 

@@ -8,7 +8,7 @@ others are computed as before.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from steptp.ir import Const, DType, Expr, If, Loop, LoopKind, Op, Path, Program, Size, Store, Var, call, identity_of, ix, op, print_expr, simplify_index
@@ -16,9 +16,10 @@ from steptp.ir.index import Poly, poly_of
 from steptp.ir.nodes import Stmt
 from steptp.ir.resets import conjuncts
 from steptp.ir.walk import free_vars, loads, map_expr, subexprs
-from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
-from steptp.rewrite.context import Context, no_loop, path_text
+from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome
+from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.loop_pattern import LoopPattern
 from steptp.rewrite.online import Nest, inside_nest, nest_at, splice, wrap
 from steptp.rewrite.tools import accumulation_facts, instance_map, lower_bound, substitute_body
 
@@ -49,7 +50,7 @@ class _Match:
     corrected: int
 
 
-class PartiallyEquivalentThenCorrect(Strategy):
+class PartiallyEquivalentThenCorrect(LoopPattern[_Match]):
     """Site: path of a perfect nest that stores ``select(condition,…,…)``, or accumulates such terms with the reductions innermost.
 
     Conditions that compare an affine index of one output loop with sizes (``0<=2*k+r-1<H``) hold for all terms of an interval of that loop. A first nest
@@ -62,19 +63,10 @@ class PartiallyEquivalentThenCorrect(Strategy):
     classes = (Exactness.BITWISE,)
     summary = "drop the condition of a padded window where it holds, then correct the border"
 
-    def sites(self, ctx: Context) -> Iterator[Site]:
-        for path, _ in ctx.loops:
-            if isinstance(_match(ctx, path), _Match):
-                yield Site.of(self.name, path)
+    def match(self, ctx: Context, path: Path) -> _Match | NotApplicable:
+        return _match(ctx, path)
 
-    def apply(self, ctx: Context, site: Site) -> Outcome:
-        if site.params:
-            return NotApplicable("bad-site", f"{self.name} takes no parameters")
-        if ctx.loop(site.path) is None:
-            return no_loop(site.path)
-        found = _match(ctx, site.path)
-        if isinstance(found, NotApplicable):
-            return found
+    def rewrite(self, ctx: Context, path: Path, found: _Match) -> Outcome:
         return _apply(ctx, found)
 
 
