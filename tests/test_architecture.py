@@ -19,7 +19,7 @@ LEVELS = [
     {"analysis"},
     {"interp", "frontend", "rewrite", "lower"},
     {"verify", "measure"},
-    {"reason"},
+    {"reason", "mutate"},
     {"dataset", "search"},
     {"policy"},
     {"train"},
@@ -28,7 +28,7 @@ LEVELS = [
 ]
 LEVEL = {room: n for n, rooms in enumerate(LEVELS) for room in rooms}
 ALLOWED_SIDEWAYS: set[tuple[str, str]] = set()
-HEAVY = {"tvm", "torch", "islpy", "flint", "sympy", "datasets", "pyarrow", "transformers", "numpy", "scipy"}
+HEAVY = {"tvm", "torch", "egglog", "islpy", "flint", "sympy", "datasets", "pyarrow", "transformers", "numpy", "scipy"}
 MAX_LINES = 400
 
 
@@ -67,6 +67,13 @@ def test_imports_go_one_way() -> None:
                 continue
             wrong.append(f"{path.relative_to(SRC)} imports steptp.{other}")
     assert not wrong, "\n".join(sorted(set(wrong)))
+
+
+def test_only_the_command_line_uses_the_mutation_suite() -> None:
+    users = {_room(p) for p in _files() if any(name.startswith("steptp.mutate") for name in _imports(p))}
+    assert users <= {"mutate", "cli"}
+    rooms = {name.split(".")[1] for p in _files() if _room(p) == "mutate" for name in _imports(p) if name.startswith("steptp.")}
+    assert rooms <= {"mutate", "errors", "ir", "analysis", "interp", "rewrite", "verify"}
 
 
 def test_no_file_is_too_long() -> None:

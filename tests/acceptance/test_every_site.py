@@ -21,12 +21,13 @@ RARE = ("softmax", "log_softmax", "smooth_l1_loss", "gelu_tanh", "softplus", "at
 """Workloads that some strategies, of the algebra family above all, find sites in and few others do."""
 
 AFTER = {
-    "padding": ("matmul", "loop_split", "tail=guard"),
-    "loop_skewing": ("double_cumsum", "operator_fusion", "depth=2"),
-    "dead_code_elimination": ("gemm_bias_relu", "compute_inline", ""),
-    "operator_fission": ("softmax", "operator_fusion", ""),
+    "padding": ("matmul", ("loop_split", "tail=guard")),
+    "loop_skewing": ("double_cumsum", ("operator_fusion", "depth=2")),
+    "dead_code_elimination": ("gemm_bias_relu", ("compute_inline", "")),
+    "operator_fission": ("softmax", ("operator_fusion", "")),
+    "set_storage_scope": ("matmul", ("cache_write", ""), ("loop_binding", "axis=bx")),
 }
-"""Strategies that naive programs offer next to nothing to: a workload, and a step (strategy, part of the site's id) that leads to their sites."""
+"""Strategies that naive programs offer next to nothing to: a workload, and steps (strategy, part of the site's id) that lead to their sites."""
 
 SAMPLE_SITES, SAMPLE_WORKLOADS = 120, 32
 
@@ -83,11 +84,14 @@ def test_a_seeded_sample_of_sites_of_all_strategies() -> None:
     steps = [check_case(case) for case in cases]
     seen = {case.site.strategy for case in cases}
     for missing in sorted(set(registry.names()) - seen):
-        name, strategy, part = AFTER[missing]
+        name, *leads = AFTER[missing]
         program = zoo.get(name, "tiny").program
-        first = next(check_case(Case(program, s)) for s in engine.sites(program, [strategy], limit=None) if part in s.id)
-        steps.append(first)
-        for case in list(followers(first, [missing]))[:1]:
+        for strategy, part in leads:
+            last = next(check_case(Case(program, s)) for s in engine.sites(program, [strategy], limit=None) if part in s.id)
+            steps.append(last)
+            assert last.applied is not None
+            program = last.applied.program
+        for case in list(followers(last, [missing]))[:1]:
             seen.add(missing)
             steps.append(check_case(case))
     _fail(steps)

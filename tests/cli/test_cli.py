@@ -39,7 +39,7 @@ def test_help_is_quick_and_names_every_verb() -> None:
     after = os.times()
     spent = after.children_user + after.children_system - before.children_user - before.children_system
     assert spent < 1.0, f"--help took {spent:.2f} s of CPU"
-    for verb in ("build", "show", "verify", "audit", "sites", "apply", "lower", "strategies", "doctor"):
+    for verb in ("build", "show", "verify", "mutate", "audit", "sites", "apply", "saturate", "lower", "strategies", "doctor"):
         assert f"  {verb} " in done.stdout
 
 
@@ -49,7 +49,7 @@ def test_version_and_no_arguments() -> None:
     assert "Usage: steptp" in ran.out + ran.err
 
 
-@pytest.mark.parametrize("verb", ["build", "show", "verify", "audit", "sites", "apply", "lower", "strategies", "doctor"])
+@pytest.mark.parametrize("verb", ["build", "show", "verify", "mutate", "audit", "sites", "apply", "saturate", "lower", "strategies", "doctor"])
 def test_every_verb_explains_itself(verb: str) -> None:
     ran = steptp(verb, "-h")
     assert ran.code == 0

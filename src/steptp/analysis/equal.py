@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import islpy as isl
 
 from steptp.analysis.affine import linear, point_of
+from steptp.analysis.literals import exact_literal
 from steptp.analysis.mapping import Link
 from steptp.ir.index import ix, same_index
 from steptp.ir.nodes import Cast, Const, Expr, Load, Op, Size, Var
@@ -26,7 +27,8 @@ __all__ = ["Place", "Difference", "compare_statements"]
 class Place:
     """Where a parent buffer lives in the child: the buffer, and index expressions over ``Var('d0')`` … (``None``: the same indices).
 
-    They may also use the parent's loop variables around the declaration, when a private temporary becomes a larger array.
+    They may also use the parent's loop variables around the declaration, when a private temporary becomes a larger array, and loops of
+    the child around its declaration (``Var('@i0')``), when an array becomes a temporary that is private to their iterations.
     """
 
     buffer: str
@@ -82,7 +84,8 @@ class _Compare:
         layout = self.places[buffer].indices
         if layout is None:
             return indices
-        names = {**self.by, **{f"d{k}": index for k, index in enumerate(indices)}}
+        private = {f"@{v}": Var(v) for v in self.link.child.vars}
+        names = {**self.by, **private, **{f"d{k}": index for k, index in enumerate(indices)}}
         return tuple(map_expr(e, lambda x: names.get(x.name, x) if isinstance(x, Var) else x) for e in layout)
 
     def differ(self, child: Expr, parent: Expr, point: tuple[int, ...] | None = None) -> bool:
@@ -107,6 +110,8 @@ class _Compare:
                 return self.same(child.args[1 if side else 2], parent)
         if isinstance(child, Const) and isinstance(parent, Const):
             return child == parent or self.differ(child, parent)
+        if isinstance(child, Const) and exact_literal(parent, self.link.parent.model.sizes) == child:
+            return True  # what IEEE arithmetic gives without rounding
         if isinstance(child, Load) and isinstance(parent, Load):
             return self.read(child, parent)
         if isinstance(child, Cast) and isinstance(parent, Cast):

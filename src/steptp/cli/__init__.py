@@ -14,6 +14,8 @@ from steptp.cli import audit as _audit
 from steptp.cli import build as _build
 from steptp.cli import doctor as _doctor
 from steptp.cli import lower as _lower
+from steptp.cli import mutate as _mutate
+from steptp.cli import saturate as _saturate
 from steptp.cli import show as _show
 from steptp.cli import sites as _sites
 from steptp.cli import strategies as _strategies
@@ -46,7 +48,7 @@ def _top(version: Annotated[bool, typer.Option("--version", callback=_version, i
     """Verified, measured single steps of tensor-program optimisation."""
 
 
-for _verb in (_build, _show, _verify, _audit, _sites, _apply, _lower, _strategies, _doctor):
+for _verb in (_build, _show, _verify, _mutate, _audit, _sites, _apply, _saturate, _lower, _strategies, _doctor):
     _verb.register(app)
 
 

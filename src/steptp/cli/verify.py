@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from steptp.errors import UsageError
+
 __all__ = ["register"]
 
 
@@ -19,13 +21,26 @@ def register(app: typer.Typer) -> None:
         remeasure: Annotated[bool, typer.Option("--remeasure", help="Time measured records again and compare labels.")] = False,
         seed: Annotated[int, typer.Option(min=0, help="Seed of the sample and of the inputs.")] = 0,
         jobs: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
+        notation: Annotated[str, typer.Option(help="Notation of A and B: leir, or published (tiers 0 to 3).")] = "leir",
+        compiled: Annotated[bool, typer.Option("--compiled", help="With --notation published: also tier 4, which compiles both programs.")] = False,
         json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
     ) -> None:
         """Verify a dataset's records again, or program B against A.
 
+        With --notation published, A alone is converted and printed with what its text leaves open.
+
         Exit status 0 when all hold, 1 on a mismatch or a rejected pair, 2 on bad input.
         """
-        if second is not None:
+        if notation not in ("leir", "published"):
+            raise UsageError("usage-notation", f"no notation named {notation}", hint="notations: leir, published")
+        if notation == "published":
+            from steptp.cli.published import show_reading, verify_published
+
+            if second is None:
+                show_reading(first, json)
+            else:
+                verify_published(first, second, seed, compiled, json)
+        elif second is not None:
             _pair(first, second, seed, json)
         else:
             _dataset(Path(first), sample, remeasure, seed, jobs, json)

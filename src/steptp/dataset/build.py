@@ -11,7 +11,7 @@ import json
 import shutil
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -25,7 +25,7 @@ from steptp.dataset.plan import plan_wave
 from steptp.dataset.roots import Root, make_roots
 from steptp.dataset.schema import input_seed
 from steptp.dataset.splits import assign_splits
-from steptp.dataset.stages import PRELOAD, CheckTask, check_step, timer_of, timing_json, timing_task, verdict_json
+from steptp.dataset.stages import PRELOAD, CheckTask, check_step, describe, timer_of, timing_json, timing_task, verdict_json
 from steptp.dataset.tables import write_dataset
 from steptp.dataset.walk import WalkTask, run_walk
 from steptp.errors import DatasetError
@@ -127,7 +127,8 @@ class _Build:
             margin = self._margin(pool)
             self._waves(pool, roots, by_hash, ledger, margin)
             self._measure(pool, by_hash, ledger, margin)
-        write_dataset(self.out, self.config, ledger, by_hash, self.journals, self._info(ledger, margin), self.host)
+            described = self._described(pool, ledger, by_hash)
+        write_dataset(self.out, self.config, ledger, by_hash, self.journals, described, self._info(ledger, margin), self.host)
         self._lap("write")
         self.result.steps = ledger.count()
         self.result.dropped = dict(ledger.dropped)
@@ -241,7 +242,7 @@ class _Build:
             parent=parent, child=child, root=root, exactness=step["exactness"], seed=step["seed"],
             input_seed=input_seed(entry.root, step["seed"]), proven=step["tier"] == 2, timer=timer,
         )  # fmt: skip
-        return CheckTask(entry.id, entry.root, task)
+        return CheckTask(entry.id, entry.root, (entry.parent, entry.child), task)
 
     def _records(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, dict[str, Any], str, str]]:
         """(entry, step record, parent text, child text), reading each walk once for neighbouring entries."""
@@ -267,6 +268,22 @@ class _Build:
         ledger.measured = frozenset(e.id for e in chosen)
         self.result.measured = len(chosen)
         self._lap("measure")
+
+    def _described(self, pool: Pool, ledger: Ledger, by_hash: dict[str, Root]) -> dict[str, Any]:
+        """The descriptions of all programs of the dataset; the workers make those that no compiled check has made."""
+        found: dict[str, Any] = {}
+        texts: dict[str, str] = {}
+        for entry in ledger.final():
+            if entry.id in self.journals.checks:
+                found.update(self.journals.checks.get(entry.id)["programs"])
+            walk = self.journals.walks.get(entry.walk)["programs"]
+            texts |= {entry.root: by_hash[entry.root].text} | {name: walk[name]["text"] for name in (entry.parent, entry.child) if name}
+        missing = [(name, text) for name, text in texts.items() if name not in found]
+        for (name, _), outcome in pool.map(_description, missing, ordered=False):
+            if not outcome.ok:
+                raise DatasetError("dataset-describe", f"the program {name} could not be described: {outcome.status} {outcome.message}")
+            found[name] = outcome.value
+        return found
 
     def _time(self, pool: Pool, entries: list[Entry], by_hash: dict[str, Root], margin: float, journal: Journal, name: str, salt: str) -> None:
         done = sum(e.id in journal for e in entries)
@@ -308,6 +325,11 @@ def _timed(item: tuple[str, StepTask[Any]]) -> dict[str, Any] | None:
     """Runs in a worker: the JSON form of a timing, ``None`` when the pair cannot be timed."""
     result = check_and_measure(item[1])
     return None if result.timing is None else timing_json(result.timing)
+
+
+def _description(item: tuple[str, str]) -> Mapping[str, Any]:
+    """Runs in a worker: the description of one of (hash, text)."""
+    return describe(item[1])
 
 
 def select_measured(entries: list[Entry], count: int | None) -> list[Entry]:

@@ -12,7 +12,7 @@ from steptp.verify.isolation import StepTask, check_and_measure, settle
 from steptp.verify.ladder import verify_step
 from steptp.verify.verdict import Verdict, VerdictKind
 
-__all__ = ["verify_isolated"]
+__all__ = ["verify_isolated", "then_compiled"]
 
 
 def verify_isolated(
@@ -24,11 +24,23 @@ def verify_isolated(
     at most; beyond them the verdict is ``timeout`` or ``oom``.
     """
     first = verify_step(parent, child, applied=applied, root=parent, seed=seed, build_tiers=False)
-    if not first.ok:
-        return first
+    exactness = applied.exactness if applied is not None else Exactness.ALGEBRAIC
+    return then_compiled(first, parent, child, exactness=exactness, seed=seed, timeout_s=timeout_s, memory=memory) if first.ok else first
+
+
+def then_compiled(
+    first: Verdict,
+    parent: Program,
+    child: Program,
+    *,
+    exactness: Exactness = Exactness.ALGEBRAIC,
+    seed: int = 0,
+    timeout_s: float = 600.0,
+    memory: int = 6 << 30,
+) -> Verdict:
+    """``first``, an accepting verdict of tiers 0 to 3, continued by tiers 4 and 5 in a worker."""
     text = print_program(parent)
-    exactness = str(applied.exactness if applied is not None else Exactness.ALGEBRAIC)
-    task: StepTask[Any] = StepTask(parent=text, child=print_program(child), root=text, exactness=exactness, seed=seed)
+    task: StepTask[Any] = StepTask(parent=text, child=print_program(child), root=text, exactness=str(exactness), seed=seed)
     with Pool(1, limits=Limits(timeout=timeout_s, memory=memory), preload=PRELOAD) as pool:
         result = settle(task, pool.submit(check_and_measure, task).result())
     if result is None:

@@ -10,7 +10,7 @@ from time import process_time
 from typing import Any
 
 from steptp.dataset.walk import report_json
-from steptp.ir import Program, parse, program_hash, shape_hash
+from steptp.ir import Program, shape_hash
 from steptp.measure.subjects import time_programs
 from steptp.measure.timing import PairedTiming, TimingOptions
 from steptp.verify.isolation import StepResult, StepTask, Timer, check_and_measure, known_program
@@ -33,11 +33,12 @@ PRELOAD = (
 
 @dataclass(frozen=True)
 class CheckTask:
-    """One admitted step with the texts of its programs; ``id`` and ``root_hash`` are for bookkeeping. ``ahead``: the children of the tasks that
-    come next, whose code is compiled along with this one's."""
+    """One admitted step with the texts of its programs; ``id``, ``root_hash`` and ``hashes`` (parent, child) are for bookkeeping. ``ahead``: the
+    children of the tasks that come next, whose code is compiled along with this one's."""
 
     id: str
     root_hash: str
+    hashes: tuple[str, str]
     step: StepTask[PairedTiming]
     ahead: tuple[str, ...] = ()
 
@@ -57,7 +58,7 @@ def check_step(task: CheckTask) -> dict[str, Any]:
     timing = None if result.timing is None else timing_json(result.timing)
     found = verdict_json(result)
     found["seconds"]["build"] = built
-    return {**found, "timing": timing, "builds": builds, "programs": dict(describe(text) for text in (task.step.parent, task.step.child))}
+    return {**found, "timing": timing, "builds": builds, "programs": dict(zip(task.hashes, map(describe, (task.step.parent, task.step.child)), strict=True))}
 
 
 def verdict_json(result: StepResult[PairedTiming]) -> dict[str, Any]:
@@ -72,14 +73,14 @@ def verdict_json(result: StepResult[PairedTiming]) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=64)
-def describe(text: str) -> tuple[str, Mapping[str, Any]]:
-    """(hash, the columns of ``programs`` that depend on the program alone)."""
+def describe(text: str) -> Mapping[str, Any]:
+    """The columns of ``programs`` that depend on the program alone."""
     from steptp.analysis.features import features
     from steptp.lower import structural_hash
 
-    program = parse(text)
+    program = known_program(text)
     f = features(program)
-    return program_hash(program), {
+    return {
         "shape_hash": shape_hash(program),
         "dtype": str(program.outputs[0].dtype),
         "sizes": json.dumps(program.size_env),

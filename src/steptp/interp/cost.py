@@ -9,7 +9,7 @@ from steptp.ir.nodes import Body, Cast, Const, Expr, If, Load, Loop, Op, Program
 from steptp.ir.sizes import eval_index
 from steptp.ir.walk import buffers, free_vars, visit
 
-__all__ = ["count_instances", "instance_counter", "size_code", "expr_size", "index_bounds", "unguarded_accesses_fit"]
+__all__ = ["access_check", "count_instances", "instance_counter", "size_code", "expr_size", "index_bounds", "unguarded_accesses_fit"]
 
 _WIDE = (-(1 << 62), 1 << 62)
 
@@ -131,26 +131,39 @@ def _loop_counter(loop: Loop) -> _Counter:
 
 def unguarded_accesses_fit(program: Program, sizes: Mapping[str, int]) -> bool:
     """Whether no access outside guards and ``select`` surely reaches beyond its array at these sizes (look-ups count as fitting)."""
-    fixed = {n: (v, v) for n, v in sizes.items()}
+    return access_check(program)(sizes)
+
+
+def access_check(program: Program) -> Callable[[Mapping[str, int]], bool]:
+    """:func:`unguarded_accesses_fit` of one program, for many values of its sizes (derived sizes included)."""
     shapes = {b.name: b.shape for b in buffers(program)}
+    nests: dict[tuple[tuple[str, Expr], ...], dict[tuple[Expr, Expr], None]] = {}
     for met in visit(program):
         if not isinstance(met.stmt, Store) or any(isinstance(p, If) for p in met.parents):
             continue
-        env = dict(fixed)
-        empty = False
-        for loop in met.loops:
-            trips = index_bounds(loop.extent, env)[1]
-            empty = empty or trips < 1
-            env[loop.var] = (0, max(trips - 1, 0))
-        if empty:
-            continue
+        pairs = nests.setdefault(tuple((loop.var, loop.extent) for loop in met.loops), {})
         accesses = [(met.stmt.buffer, met.stmt.indices), *((r.buffer, r.indices) for e in (met.stmt.value, *met.stmt.indices) for r in _certain_loads(e))]
         for name, indices in accesses:
-            for index, dim in zip(indices, shapes[name], strict=True):
+            pairs.update(dict.fromkeys(pair for pair in zip(indices, shapes[name], strict=True) if not isinstance(pair[0], Const) or pair[0].value))
+
+    def fit(sizes: Mapping[str, int]) -> bool:
+        fixed = {n: (v, v) for n, v in sizes.items()}
+        for loops, pairs in nests.items():
+            env = dict(fixed)
+            empty = False
+            for var, extent in loops:
+                trips = index_bounds(extent, env)[1]
+                empty = empty or trips < 1
+                env[var] = (0, max(trips - 1, 0))
+            if empty:
+                continue
+            for index, dim in pairs:
                 low, high = index_bounds(index, env)
                 if (low, high) != _WIDE and (low < 0 or high >= index_bounds(dim, env)[1]):
                     return False
-    return True
+        return True
+
+    return fit
 
 
 def _certain_loads(expr: Expr) -> Iterator[Load]:

@@ -17,7 +17,7 @@ from steptp.interp.errors import EvalError
 from steptp.interp.exact import PRECISIONS, ExactAlgebra, at_rising_precision
 from steptp.interp.expressions import Affine, Array, Code, Env, ExprCompiler, IndexCode, Scope, affine_of, affine_range
 from steptp.interp.machine import combiner
-from steptp.interp.scalars import Binary, Scalar
+from steptp.interp.scalars import Algebra, Binary, Scalar
 from steptp.ir.nodes import Body, Buffer, If, Load, Loop, Program, Store
 from steptp.ir.resets import materialize
 from steptp.ir.sizes import shape_of
@@ -58,16 +58,17 @@ class _Node:
 class DemandEvaluator:
     """Evaluates elements of one program at its present sizes. ``source`` gives input elements; ``budget`` bounds the work of one element.
 
-    Work is counted in visited statements, so it is the same on every machine.
+    Work is counted in visited statements, so it is the same on every machine. ``algebra`` computes (default: exactly, over the reals); ``source``
+    gives its kind of values.
     """
 
-    def __init__(self, program: Program, source: Source, budget: int = 20_000) -> None:
+    def __init__(self, program: Program, source: Source, budget: int = 20_000, algebra: Algebra | None = None) -> None:
         self.program = materialize(program).program
         self._source = source
         self._budget = budget
         self._inputs = frozenset(b.name for b in program.inputs)
         self._arrays = {b.name: self._layout(b) for b in (*program.inputs, *program.outputs, *(b for _, b in all_tmps(self.program)))}
-        self._compiler = ExprCompiler(ExactAlgebra(), program.size_env, self._read)
+        self._compiler = ExprCompiler(algebra or ExactAlgebra(), program.size_env, self._read)
         self._root = _Node(None, 0, 0)
         self._here = self._root
         self._levels = 0

@@ -37,7 +37,7 @@ def simplify_index(expr: Expr, extents: Mapping[str, Expr] | None = None) -> Exp
     ``extents`` (loop variable → extent) lets ``(i*T+j)//T`` become ``i`` when ``j`` runs below ``T``.
     Expressions of another dtype are returned as they are.
     """
-    if expr.dtype is not DType.I64:
+    if expr.dtype is not DType.I64 or isinstance(expr, (Var, Size, Const)):
         return expr
     return _emit(_poly(expr, extents or {}))
 
@@ -86,6 +86,8 @@ def _mul(a: Poly, b: Poly) -> Poly:
 
 
 def _poly(expr: Expr, extents: Mapping[str, Expr]) -> Poly:
+    if isinstance(expr, (Var, Size)):
+        return {(expr,): 1}
     if isinstance(expr, Const):
         return {_ONE: int(expr.value)} if expr.value else {}
     if isinstance(expr, Op) and expr.type is DType.I64:

@@ -196,15 +196,16 @@ def op(name: str, *args: Expr | Number) -> Op:
 
 
 def _result(name: str, rule: OpRule, main: DType, args: tuple[Expr, ...]) -> DType:
-    ok = {
-        OpRule.NUMERIC: main.is_float or main.is_int,
-        OpRule.FLOAT: main.is_float,
-        OpRule.INTEGER: main.is_int,
-        OpRule.COMPARE: True,
-        OpRule.LOGIC: main is DType.BOOL,
-        OpRule.TEST: main.is_float,
-        OpRule.SELECT: args[0].dtype is DType.BOOL,
-    }[rule]
+    if rule is OpRule.NUMERIC:
+        ok = main is not DType.BOOL
+    elif rule is OpRule.FLOAT or rule is OpRule.TEST:
+        ok = main.is_float
+    elif rule is OpRule.INTEGER:
+        ok = main.is_int
+    elif rule is OpRule.LOGIC:
+        ok = main is DType.BOOL
+    else:
+        ok = rule is OpRule.COMPARE or args[0].dtype is DType.BOOL
     if not ok:
         hint = "use // for integers" if name == "/" else ""
         raise LeirError("type-operand", f"{name} does not take {main if rule is not OpRule.SELECT else args[0].dtype}", hint=hint)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from steptp.errors import internal
 from steptp.ir.lexer import RESERVED
-from steptp.ir.nodes import Body, Buffer, Cast, Expr, If, Load, Loop, Op, Path, Program, Size, Stmt, Store, Var
+from steptp.ir.nodes import Body, Buffer, Cast, Const, Expr, If, Load, Loop, Op, Path, Program, Size, Stmt, Store, Var
 
 __all__ = [
     "Visit", "visit", "stores", "get", "body_at", "replace_at", "replace_body", "enclosing",
@@ -135,10 +135,16 @@ def map_expr(expr: Expr, leave: Callable[[Expr], Expr]) -> Expr:
 
 def subexprs(expr: Expr) -> Iterator[Expr]:
     """The expression and everything below it, top first."""
-    yield expr
-    children = expr.args if isinstance(expr, Op) else expr.indices if isinstance(expr, Load) else (expr.arg,) if isinstance(expr, Cast) else ()
-    for child in children:
-        yield from subexprs(child)
+    pending = [expr]
+    while pending:
+        here = pending.pop()
+        yield here
+        if isinstance(here, Op):
+            pending += here.args[::-1]
+        elif isinstance(here, Load):
+            pending += here.indices[::-1]
+        elif isinstance(here, Cast):
+            pending.append(here.arg)
 
 
 def substitute(expr: Expr, by: Mapping[str, Expr]) -> Expr:
@@ -146,8 +152,15 @@ def substitute(expr: Expr, by: Mapping[str, Expr]) -> Expr:
     return map_expr(expr, lambda e: by.get(e.name, e) if isinstance(e, Var) else e) if by else expr
 
 
+_NOTHING: frozenset[str] = frozenset()
+
+
 def free_vars(expr: Expr) -> frozenset[str]:
     """Names of the loop variables in the expression."""
+    if isinstance(expr, Var):
+        return frozenset((expr.name,))
+    if isinstance(expr, (Size, Const)):
+        return _NOTHING
     return frozenset(e.name for e in subexprs(expr) if isinstance(e, Var))
 
 
@@ -158,6 +171,8 @@ def free_sizes(expr: Expr) -> frozenset[str]:
 
 def loads(expr: Expr) -> Iterator[Load]:
     """Every read in the expression, also those inside indices."""
+    if isinstance(expr, (Var, Size, Const)):
+        return iter(())
     return (e for e in subexprs(expr) if isinstance(e, Load))
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
-from typing import Any
 
 from steptp.ir.nodes import Program
 from steptp.lower import nodes as n
-from steptp.lower.compile import compile_program, full_pipeline, host_cpu, target, tir_of, trimmed
-from steptp.lower.cuda import has_bound_loops, lower_to_cuda_tir
+from steptp.lower.compile import compile_program, full_pipeline, target, tir_of, trimmed
+from steptp.lower.cuda import host_and_source, lower_to_cuda_tir
 from steptp.lower.options import BuildError, BuildOptions
 
 import tvm  # isort: skip
@@ -50,25 +48,9 @@ def export_library(program: Program, path: Path | str, options: BuildOptions | N
     return Path(path)
 
 
-@functools.cache
-def _cuda_target(arch: str) -> Any:
-    return tvm.target.Target({"kind": "cuda", "arch": arch}, host=tvm.target.Target({"kind": "llvm", "mcpu": host_cpu()}))
-
-
 def cuda_source(program: Program, arch: str = "sm_90") -> str:
     """CUDA source of a program with bound loops; works without a GPU.
 
     Raises :class:`BuildError`: ``build-unbound`` when no loop is bound, ``build-failed`` otherwise.
     """
-    if not has_bound_loops(program):
-        raise BuildError("build-unbound", "no loop of the program is bound to a GPU axis", hint="bind loops with bx, by, bz, tx, ty or tz first")
-    try:
-        goal, t = _cuda_target(arch), n.tirx.transform
-        module = t.BindTarget(goal)(tvm.IRModule({"main": lower_to_cuda_tir(program)}))
-        chain = [t.FlattenBuffer(), t.UnrollLoop(), t.VerifyMemory(), t.AnnotateEntryFunc(), t.SplitHostDevice(), t.MakePackedAPI()]
-        module = tvm.ir.transform.Sequential(chain)(module)
-        device = t.Filter(lambda f: f.attrs["target"].kind.name == "cuda")(module)
-        built = tvm.get_global_func("target.build.cuda")(t.LowerIntrin()(device), goal)
-        return str(built.inspect_source())
-    except (RuntimeError, ValueError, TypeError) as err:
-        raise BuildError("build-failed", trimmed(err)) from err
+    return host_and_source(program, arch)[1]

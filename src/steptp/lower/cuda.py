@@ -8,9 +8,11 @@ A guard that reads memory moves into the kernels below it, because the host cann
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 from steptp.ir.kernels import Lanes, binds_inside, kernels, placement, reads_memory
 from steptp.ir.nodes import Body, Buffer, Expr, If, Loop, Program, Stmt, Store
@@ -19,13 +21,14 @@ from steptp.ir.sizes import eval_index, shape_of
 from steptp.ir.types import LoopKind, Scope
 from steptp.ir.walk import loads, stores, visit
 from steptp.lower import nodes as n
+from steptp.lower.compile import host_cpu, trimmed
 from steptp.lower.options import BuildError
 from steptp.lower.scalar import STORAGE, Scalars, Slot
 from steptp.lower.tir import Emitter, Frame
 
 import tvm  # isort: skip
 
-__all__ = ["has_bound_loops", "lower_to_cuda_tir"]
+__all__ = ["has_bound_loops", "host_and_source", "lower_to_cuda_tir"]
 
 _AXIS = {
     LoopKind.BLOCK_X: "blockIdx.x", LoopKind.BLOCK_Y: "blockIdx.y", LoopKind.BLOCK_Z: "blockIdx.z",
@@ -181,3 +184,27 @@ def lower_to_cuda_tir(program: Program) -> n.Expr:
     stmts = emitter.body(ready.body)
     body = n.sequence(emitter.frame.allocations + stmts)
     return n.tirx.PrimFunc(params, body).with_attr("global_symbol", "main").with_attr("tirx.noalias", True)
+
+
+@functools.cache
+def _target(arch: str) -> Any:
+    return tvm.target.Target({"kind": "cuda", "arch": arch}, host=tvm.target.Target({"kind": "llvm", "mcpu": host_cpu()}))
+
+
+def host_and_source(program: Program, arch: str) -> tuple[n.Expr, str]:
+    """The host's part as a TIR function that calls kernels by name, and the kernels as CUDA source.
+
+    Raises :class:`BuildError`: ``build-unbound`` when no loop is bound, ``build-failed`` otherwise.
+    """
+    if not has_bound_loops(program):
+        raise BuildError("build-unbound", "no loop of the program is bound to a GPU axis", hint="bind loops with bx, by, bz, tx, ty or tz first")
+    try:
+        goal, t = _target(arch), n.tirx.transform
+        module = t.BindTarget(goal)(tvm.IRModule({"main": lower_to_cuda_tir(program)}))
+        chain = [t.FlattenBuffer(), t.UnrollLoop(), t.VerifyMemory(), t.AnnotateEntryFunc(), t.SplitHostDevice()]
+        module = tvm.ir.transform.Sequential(chain)(module)
+        device = t.Filter(lambda f: f.attrs["target"].kind.name == "cuda")(t.MakePackedAPI()(module))
+        built = tvm.get_global_func("target.build.cuda")(t.LowerIntrin()(device), goal)
+        return module["main"], str(built.inspect_source())
+    except (RuntimeError, ValueError, TypeError) as err:
+        raise BuildError("build-failed", trimmed(err)) from err

@@ -154,6 +154,10 @@ _SENTENCES: dict[str, tuple[str, ...]] = {
         "In the store at <at:place>, `<old:code>` becomes `<new:code>`, equal over the reals.",
         "`<new:code>` replaces `<old:code>` in the store at <at:place>; over the reals they are equal.",
     ),
+    "literal_at_size": (
+        "The header states [<constraint:free>], for which `<old:code>` in the store at <at:place> is exactly `<new:code>`.",
+        "In the store at <at:place>, `<new:code>` replaces `<old:code>`: exactly that for [<constraint:free>], which the header states.",
+    ),
     "proven": (
         "`<text:code>` is <condition:word> for all finite inputs, proven from its <because:word>.",
         "Proven from its <because:word>: `<text:code>` is <condition:word> for all finite inputs.",

@@ -167,6 +167,10 @@ WORDING: dict[str, tuple[str, ...]] = {
         "In the store at {at}, `{old}` becomes `{new}`, equal over the reals.",
         "`{new}` replaces `{old}` in the store at {at}; over the reals they are equal.",
     ),
+    "literal_at_size": (
+        "The header states [{constraint}], for which `{old}` in the store at {at} is exactly `{new}`.",
+        "In the store at {at}, `{new}` replaces `{old}`: exactly that for [{constraint}], which the header states.",
+    ),
     "proven": (
         "`{text}` is {condition} for all finite inputs, proven from its {because}.",
         "Proven from its {because}: `{text}` is {condition} for all finite inputs.",

@@ -20,7 +20,7 @@ from steptp.ir.types import DType
 from steptp.ir.walk import free_vars, loads, replace_at, subexprs
 from steptp.rewrite.base import Applied, Exactness, Family, NotApplicable, Outcome, ParamValue, Site, Strategy
 from steptp.rewrite.context import Context, path_text
-from steptp.rewrite.exprs import Place, expr_at, exprs_of, parse_place, place_param, place_text, replace_expr_at
+from steptp.rewrite.exprs import Place, expr_at, parse_place, place_param, place_text, replace_expr_at
 from steptp.rewrite.fact_kinds import fact
 
 __all__ = ["Algebra", "Here", "Params", "Rewritten", "Undo", "MAX_NODES", "shown", "refused"]
@@ -193,6 +193,15 @@ def _because(program: Program, expr: Expr) -> str:
     return _FORMS.get(expr.name, "function") if isinstance(expr, Op) else "literal"
 
 
+def _everywhere(ctx: Context) -> tuple[Here, ...]:
+    """Every floating-point expression in the value of a store; kept with the program."""
+    known = ctx.program._cache.get("algebra_everywhere")
+    if not isinstance(known, tuple):
+        known = tuple(Here(ctx, *found) for found in ctx.values if found[-1].dtype.is_float)
+        ctx.program._cache["algebra_everywhere"] = known
+    return known
+
+
 class Algebra(Strategy):
     """Site: path of a store, ``at`` = place of the expression, and the parameters that :attr:`keys` names."""
 
@@ -209,14 +218,10 @@ class Algebra(Strategy):
         """What the expression becomes, for any parameters named :attr:`keys`."""
 
     def sites(self, ctx: Context) -> Iterator[Site]:
-        for path, store in ctx.stores:
-            for place, expr in exprs_of(store):
-                if place[0] != len(store.indices) or not expr.dtype.is_float:
-                    continue
-                here = Here(ctx, path, store, place, expr)
-                for params in self.options(here):
-                    if isinstance(self._checked(here, params), Rewritten):
-                        yield Site.of(self.name, path, at=place_param(place), **params)
+        for here in _everywhere(ctx):
+            for params in self.options(here):
+                if isinstance(self.checked(here, params), Rewritten):
+                    yield Site.of(self.name, here.path, at=place_param(here.place), **params)
 
     def apply(self, ctx: Context, site: Site) -> Outcome:
         made = self._at(ctx, site)
@@ -239,10 +244,11 @@ class Algebra(Strategy):
         if not expr.dtype.is_float:
             return refused("not-real", f"`{shown(expr)}` is {expr.dtype}; the identity is one of real numbers")
         here = Here(ctx, site.path, store, place, expr)
-        done = self._checked(here, params)
+        done = self.checked(here, params)
         return done if isinstance(done, NotApplicable) else (here, done)
 
-    def _checked(self, here: Here, params: Params) -> Rewritten | NotApplicable:
+    def checked(self, here: Here, params: Params) -> Rewritten | NotApplicable:
+        """What the expression becomes, unless that is nothing new or too big."""
         done = self.rewrite(here, params)
         if isinstance(done, NotApplicable):
             return done

@@ -122,11 +122,14 @@ class BufferMap:
     """Parent buffer ``parent`` lives in ``child``; its element ``(d0, d1, …)`` is at ``indices`` (over ``Var('d0')`` …).
 
     ``indices`` may also name the parent's loop variables around the declaration, when a private temporary becomes a larger array.
+    ``per_iteration``: ``child`` is private to the child's loops around its declaration and holds what one iteration uses; ``indices`` may
+    name these loops too, with an ``@`` in front.
     """
 
     parent: str
     child: str
     indices: tuple[Expr, ...]
+    per_iteration: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from steptp.errors import LeirError
 from steptp.ir.lexer import RESERVED
-from steptp.ir.nodes import Expr, If, Loop, Path, Program, Stmt, Store
+from steptp.ir.nodes import Buffer, Expr, If, Load, Loop, Path, Program, Stmt, Store
 from steptp.ir.resets import reset_plan
 from steptp.ir.sizes import eval_index
-from steptp.ir.walk import Visit, buffers, fresh_name, visit
+from steptp.ir.walk import Visit, all_tmps, fresh_name, loads, stmt_exprs, visit
 from steptp.rewrite.base import NotApplicable
+from steptp.rewrite.exprs import Place, exprs_of
 
 if TYPE_CHECKING:
     from steptp.analysis import Dependence
@@ -31,6 +34,13 @@ def no_loop(path: Path) -> NotApplicable:
     return NotApplicable("not-a-loop", f"there is no loop at {path_text(path)}" if path else "the site names the whole program, not a loop")
 
 
+def _part(paths: list[Path], path: Path) -> slice:
+    """Where those at or below ``path`` stand in a list in serial order."""
+    if not path:
+        return slice(None)
+    return slice(bisect_left(paths, path), bisect_left(paths, (*path[:-1], path[-1] + 1)))
+
+
 class Context:
     """What strategies ask about ``program``. Everything is computed on demand and kept; :meth:`of` keeps the context itself too."""
 
@@ -38,6 +48,8 @@ class Context:
         self.program = program
         self.env: dict[str, int] = program.size_env
         self.visits: tuple[Visit, ...] = tuple(visit(program))
+        self._around: dict[Path, tuple[tuple[Path, Loop], ...]] = {}
+        self._touched: dict[Path, tuple[frozenset[str], frozenset[str]]] = {}
 
     @staticmethod
     def of(program: Program) -> Context:
@@ -76,7 +88,10 @@ class Context:
 
     def enclosing_loops(self, path: Path) -> tuple[tuple[Path, Loop], ...]:
         """The loops around ``path`` (not at it) with their paths, outermost first."""
-        return tuple((path[:n], loop) for n in range(1, len(path)) if (loop := self.loop(path[:n])) is not None)
+        found = self._around.get(path)
+        if found is None:
+            found = self._around[path] = tuple((path[:n], loop) for n in range(1, len(path)) if (loop := self.loop(path[:n])) is not None)
+        return found
 
     def extents_around(self, path: Path) -> dict[str, Expr]:
         """Loop variable → extent for the loops around ``path``, as :func:`steptp.ir.simplify_index` takes them."""
@@ -84,11 +99,70 @@ class Context:
 
     def stores_under(self, path: Path) -> tuple[tuple[Path, Store], ...]:
         """The stores at or below ``path``."""
-        return tuple((p, s) for p, s in self.stores if p[: len(path)] == path)
+        return self.stores[_part(self._store_paths, path)]
 
     def loops_under(self, path: Path) -> tuple[tuple[Path, Loop], ...]:
         """The loops at or below ``path``."""
-        return tuple((p, s) for p, s in self.loops if p[: len(path)] == path)
+        return self.loops[_part(self._loop_paths, path)]
+
+    @cached_property
+    def _store_paths(self) -> list[Path]:
+        return [p for p, _ in self.stores]
+
+    @cached_property
+    def _loop_paths(self) -> list[Path]:
+        return [p for p, _ in self.loops]
+
+    def visits_under(self, path: Path) -> tuple[Visit, ...]:
+        """The statements at or below ``path``."""
+        return self.visits[_part(self._visit_paths, path)]
+
+    @cached_property
+    def _visit_paths(self) -> list[Path]:
+        return [v.path for v in self.visits]
+
+    @cached_property
+    def tmps(self) -> tuple[tuple[Path, Buffer], ...]:
+        """Every temporary with the path of the loop that declares it (``()`` for the program)."""
+        return tuple(all_tmps(self.program))
+
+    @cached_property
+    def tmp_names(self) -> frozenset[str]:
+        return frozenset(b.name for _, b in self.tmps)
+
+    @cached_property
+    def reads(self) -> tuple[tuple[Load, ...], ...]:
+        """For every statement of :attr:`visits`, the reads in its own expressions in order."""
+        return tuple(tuple(e for x in stmt_exprs(v.stmt) for e in loads(x)) for v in self.visits)
+
+    @cached_property
+    def values(self) -> tuple[tuple[Path, Store, Place, Expr], ...]:
+        """Every expression in the value of a store, with its place; top first, in serial order of the stores."""
+        return tuple((path, store, place, e) for path, store in self.stores for place, e in exprs_of(store) if place[0] == len(store.indices))
+
+    def reads_under(self, path: Path) -> Iterator[tuple[Visit, Load]]:
+        """The reads of the statements below (not at) ``path``, in serial order."""
+        place = _part(self._visit_paths, path)
+        for met, found in zip(self.visits[place], self.reads[place], strict=True):
+            if len(met.path) > len(path):
+                for e in found:
+                    yield met, e
+
+    def touched(self, path: Path) -> tuple[frozenset[str], frozenset[str]]:
+        """Names of the buffers that the statement at ``path`` (``()``: the program) reads and writes; an accumulation does both."""
+        found = self._touched.get(path)
+        if found is None:
+            reads: set[str] = set()
+            writes: set[str] = set()
+            place = _part(self._visit_paths, path)
+            for met, seen in zip(self.visits[place], self.reads[place], strict=True):
+                reads.update(e.buffer for e in seen)
+                if isinstance(met.stmt, Store):
+                    writes.add(met.stmt.buffer)
+                    if met.stmt.reduce is not None:
+                        reads.add(met.stmt.buffer)
+            found = self._touched[path] = frozenset(reads), frozenset(writes)
+        return found
 
     # extents and nests
 
@@ -141,7 +215,8 @@ class Context:
     @cached_property
     def global_names(self) -> frozenset[str]:
         """Names of sizes and buffers, and the words of the language."""
-        return frozenset({s.name for s in self.program.sizes} | {b.name for b in buffers(self.program)}) | RESERVED
+        interface = (*self.program.inputs, *self.program.outputs)
+        return frozenset({s.name for s in self.program.sizes} | {b.name for b in interface}) | self.tmp_names | RESERVED
 
     def taken(self, path: Path) -> set[str]:
         """Names that a new loop variable at ``path`` must avoid (those of siblings are free)."""

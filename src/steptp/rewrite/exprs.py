@@ -86,11 +86,10 @@ def replace_expr_at(stmt: Stmt, place: Place, new: Expr) -> Stmt:
 
 def exprs_of(stmt: Stmt) -> Iterator[tuple[Place, Expr]]:
     """Every expression in the statement itself (not in its body) with its place, top first."""
-
-    def below(expr: Expr, place: Place) -> Iterator[tuple[Place, Expr]]:
-        yield place, expr
-        for n, child in enumerate(children(expr)):
-            yield from below(child, (*place, n))
-
-    for n, whole in enumerate(stmt_exprs(stmt)):
-        yield from below(whole, (n,))
+    pending: list[tuple[Place, Expr]] = []
+    pending += [((n,), whole) for n, whole in enumerate(stmt_exprs(stmt))][::-1]
+    while pending:
+        here = pending.pop()
+        yield here
+        if below := children(here[1]):
+            pending += [((*here[0], n), child) for n, child in enumerate(below)][::-1]

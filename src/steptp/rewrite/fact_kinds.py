@@ -81,6 +81,7 @@ FACT_KINDS: dict[str, FactKind] = {
         _row("boundary_corrected", "the `count` elements of `buffer` outside of the interior are computed with the condition", "child", buffer="str", count="int"),
         # algebra
         _row("expression_becomes", "in the store at `at` the expression `old` becomes `new`, which is equal over the reals", "rule", at="str", old="str", new="str"),
+        _row("literal_at_size", "the expression `old` of the store at `at` is exactly `new`, which takes its place; the child's header states `constraint`", "child", at="str", old="str", new="str", constraint="str"),
         _row("proven", "`text` meets the `condition` (and is finite) for all finite inputs; `because`: the form of it that the proof starts from, or a condition that holds there", "rule", text="str", condition="str", because="str"),
         _row("common_factor", "`count` terms have the factor `factor`", "rule", factor="str", count="int"),
         _row("unchanged_in", "`text`, which the child computes, stays the same in the innermost loop", "child", text="str", loop="str", at="str"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from steptp.ir.affine import NotAffine, form_of, interval, is_injective
 from steptp.ir.nodes import Expr, Path, Var
@@ -10,9 +10,21 @@ from steptp.ir.walk import declaring_path, free_vars
 from steptp.rewrite.base import NotApplicable
 from steptp.rewrite.context import Context
 
-__all__ = ["reset_index_problem", "reset_layout_problem"]
+__all__ = ["resets_in_question", "reset_index_problem", "reset_layout_problem"]
 
 Change = Callable[[Expr, Mapping[str, Expr]], Expr]
+
+
+def resets_in_question(ctx: Context, replaced: Iterable[Path]) -> bool:
+    """Whether loops at these paths index a resetting accumulation in a way that is not plainly fine: otherwise :func:`reset_index_problem` finds nothing."""
+    paths = tuple(replaced)
+    known = ctx.program._cache.setdefault("resets_in_question", {})
+    assert isinstance(known, dict)
+    if paths not in known:
+        gone = {loop.var for path in paths if (loop := ctx.loop(path)) is not None}
+        resetting = (s.indices for _, s in ctx.stores_under(min(paths)) if s.reduce is not None and not s.carry)
+        known[paths] = any(not _plainly_fine(i, mine) for i in resetting if (mine := gone & frozenset().union(*map(free_vars, i))))
+    return bool(known[paths])
 
 
 def reset_index_problem(ctx: Context, replaced: Mapping[Path, Mapping[str, Expr]], change: Change) -> NotApplicable | None:

@@ -63,6 +63,7 @@ class Legality:
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
+        self._carriers: dict[tuple[Path, bool], Witness | None] = {}
         self._found: dict[tuple[int, tuple[Relation, ...]], Witness | None] = {}
 
     @cached_property
@@ -89,6 +90,27 @@ class Legality:
                     out.setdefault(loop, []).append(dep)
         return out
 
+    def carried_deps(self, loop: Path) -> Sequence[Dep]:
+        """The possible dependences that the loop at ``loop`` carries."""
+        return self._carried.get(loop, ())
+
+    @cached_property
+    def straight(self) -> tuple[Dep, ...]:
+        """The possible dependences that no loop carries."""
+        return tuple(dep for dep in self.deps if dep.level == len(dep.masks))
+
+    @cached_property
+    def _straight(self) -> dict[Path, list[Dep]]:
+        out: dict[Path, list[Dep]] = {}
+        for dep in self.straight:
+            if not dep.source.statement.is_reset and not dep.sink.statement.is_reset:
+                out.setdefault(dep.sink.statement.origin, []).append(dep)
+        return out
+
+    def straight_into(self, store: Path) -> Sequence[Dep]:
+        """The possible dependences of the store at ``store`` on other stores (not resets) that no loop carries."""
+        return self._straight.get(store, ())
+
     def through(self, loop: Path) -> Sequence[Dep]:
         """The possible dependences between instances that the loop at ``loop`` encloses."""
         return self._through.get(loop, ())
@@ -98,12 +120,11 @@ class Legality:
 
         ``reductions=False`` ignores accumulations that meet themselves.
         """
-        for dep in self._carried.get(loop, ()):
-            if dep.reduction and not reductions:
-                continue
-            if (found := self.exists(dep, ())) is not None:
-                return found
-        return None
+        key = loop, reductions
+        if key not in self._carriers:
+            candidates = (self.exists(dep, ()) for dep in self._carried.get(loop, ()) if reductions or not dep.reduction)
+            self._carriers[key] = next((found for found in candidates if found is not None), None)
+        return self._carriers[key]
 
     def exists(self, dep: Dep, also: Sequence[Relation]) -> Witness | None:
         """Whether the dependence really occurs, at its level and under further relations between the common loops."""

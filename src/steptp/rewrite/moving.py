@@ -19,6 +19,7 @@ from steptp.rewrite.tools import fold_multiples, substitute_body
 __all__ = [
     "SingleNest",
     "single_nest",
+    "inputs_of",
     "untiled",
     "place_param",
     "read_place",
@@ -70,7 +71,16 @@ class SingleNest:
 
 
 def single_nest(ctx: Context, path: Path) -> SingleNest | NotApplicable:
-    """The nest at ``path`` if it is a chain of loops and guards without temporaries around one store."""
+    """The nest at ``path`` if it is a chain of loops and guards without temporaries around one store; kept with the program."""
+    known = ctx.program._cache.setdefault("single_nest", {})
+    assert isinstance(known, dict)
+    found = known.get(path)
+    if not isinstance(found, (SingleNest, NotApplicable)):
+        found = known[path] = _single_nest(ctx, path)
+    return found
+
+
+def _single_nest(ctx: Context, path: Path) -> SingleNest | NotApplicable:
     stmt, here = ctx.stmt(path), path
     owners: list[Loop | If] = []
     if not isinstance(stmt, Loop):
@@ -85,8 +95,28 @@ def single_nest(ctx: Context, path: Path) -> SingleNest | NotApplicable:
     return SingleNest(path, here, stmt, tuple(owners))
 
 
+def inputs_of(ctx: Context, nest: SingleNest) -> frozenset[str]:
+    """The buffers that the store of a nest reads, its target not counted; kept with the program."""
+    known = ctx.program._cache.setdefault("inputs_of", {})
+    assert isinstance(known, dict)
+    if nest.path not in known:
+        known[nest.path] = frozenset(e.buffer for x in (*nest.store.indices, nest.store.value) for e in loads(x))
+    found = known[nest.path]
+    assert isinstance(found, frozenset)
+    return found
+
+
 def untiled(ctx: Context, nest: SingleNest) -> SingleNest:
-    """The nest with the loop pairs of splits that index its target (``i0*T+i1``) collapsed, so that one loop runs along each dimension; guards of tails go."""
+    """The nest with the loop pairs of splits that index its target (``i0*T+i1``) collapsed, so that one loop runs along each dimension; guards of tails go. Kept with the program."""
+    known = ctx.program._cache.setdefault("untiled", {})
+    assert isinstance(known, dict)
+    found = known.get(nest.path)
+    if not isinstance(found, SingleNest):
+        found = known[nest.path] = _untiled(ctx, nest)
+    return found
+
+
+def _untiled(ctx: Context, nest: SingleNest) -> SingleNest:
     while (pair := _pair_of_split(nest)) is not None:
         collapsed = _collapsed(ctx, nest, *pair)
         if collapsed is None:
@@ -99,6 +129,8 @@ def _pair_of_split(nest: SingleNest) -> tuple[Loop, Loop] | None:
     """Loops ``outer`` and ``inner`` of which an index of the target holds ``outer*T+inner``, where ``inner`` runs below ``T``."""
     own = {loop.var: loop for loop in nest.loops}
     for index in nest.store.indices:
+        if isinstance(index, Var):
+            continue
         mine = sorted(free_vars(index) & own.keys())
         for a in mine:
             for b in mine:

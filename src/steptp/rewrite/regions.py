@@ -8,14 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from steptp.ir import Expr, If, Load, Loop, Op, Path, Program, Size, Store, Var, ix, op, same_index, simplify_index
+from steptp.ir import Const, Expr, If, Load, Loop, Op, Path, Program, Size, Store, Var, ix, op, same_index, simplify_index
 from steptp.ir.index import poly_of
-from steptp.ir.walk import Visit, all_tmps, free_sizes, free_vars, loads, map_expr, stmt_exprs, subexprs, visit
+from steptp.ir.walk import Visit, free_sizes, free_vars, loads, map_expr, stmt_exprs, subexprs
 from steptp.rewrite.base import NotApplicable
 from steptp.rewrite.context import Context
 from steptp.rewrite.tools import fold_multiples
 
-__all__ = ["Span", "Access", "resolved", "reads_of", "writes_of", "table_problem", "accesses_under", "inner_loops", "span_of", "tiling", "covers"]
+__all__ = [
+    "Span",
+    "Access",
+    "resolved",
+    "reads_of",
+    "writes_of",
+    "accesses_of",
+    "table_problem",
+    "accesses_under",
+    "inner_loops",
+    "span_of",
+    "tiling",
+    "covers",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +65,22 @@ def reads_of(program: Program) -> Mapping[str, Sequence[Access]]:
     """Buffer → its reads in serial order, those in indices, guards and extents included; kept with the program."""
     known = program._cache.get("reads_of")
     if not isinstance(known, dict):
-        known = dict[str, list[Access]]()
-        for met in visit(program):
-            for expr in stmt_exprs(met.stmt):
-                for e in loads(expr):
-                    known.setdefault(e.buffer, []).append(Access(met, e.indices, e))
+        known = {name: [a for a in found if a.load is not None] for name, found in accesses_of(Context.of(program)).items()}
         program._cache["reads_of"] = known
+    return known
+
+
+def accesses_of(ctx: Context) -> Mapping[str, Sequence[Access]]:
+    """Buffer → its reads and writes in serial order, the target of a store after what it reads; kept with the program."""
+    known = ctx.program._cache.get("accesses_of")
+    if not isinstance(known, dict):
+        known = dict[str, list[Access]]()
+        for met, found in zip(ctx.visits, ctx.reads, strict=True):
+            for e in found:
+                known.setdefault(e.buffer, []).append(Access(met, e.indices, e))
+            if isinstance(met.stmt, Store):
+                known.setdefault(met.stmt.buffer, []).append(Access(met, met.stmt.indices, None))
+        ctx.program._cache["accesses_of"] = known
     return known
 
 
@@ -90,20 +113,14 @@ def table_problem(ctx: Context, names: Iterable[str]) -> NotApplicable | None:
                 more = {x.buffer for x in loads(store.value)} - found
                 found |= more
                 pending += more
-        known = ctx.program._cache["tables"] = frozenset(b.name for _, b in all_tmps(ctx.program) if b.name in found and not b.dtype.is_float)
+        known = ctx.program._cache["tables"] = frozenset(b.name for _, b in ctx.tmps if b.name in found and not b.dtype.is_float)
     looked_up = sorted(known & set(names))
     return NotApplicable("table", f"{looked_up[0]} is a table that indices or conditions look up") if looked_up else None
 
 
 def accesses_under(ctx: Context, path: Path, buffer: str) -> Iterator[Access]:
     """Reads and writes of ``buffer`` at or below ``path``, in serial order; the target of a store comes after what it reads."""
-    for met in ctx.visits:
-        if met.path[: len(path)] != path:
-            continue
-        for expr in stmt_exprs(met.stmt):
-            yield from (Access(met, e.indices, e) for e in loads(expr) if e.buffer == buffer)
-        if isinstance(met.stmt, Store) and met.stmt.buffer == buffer:
-            yield Access(met, met.stmt.indices, None)
+    return (a for a in accesses_of(ctx).get(buffer, ()) if a.met.path[: len(path)] == path)
 
 
 def inner_loops(met: Visit, depth: int) -> dict[str, Loop]:
@@ -123,6 +140,8 @@ def span_of(indices: Sequence[tuple[Expr, Mapping[str, Loop]]]) -> Span | None:
             return None
         parts.append(split)
     first, size = parts[0]
+    if all(part == parts[0] for part in parts[1:]):
+        return Span(first, size)
     offsets: list[int] = []
     for base, other in parts:
         distance = poly_of(simplify_index(base - first))
@@ -134,6 +153,11 @@ def span_of(indices: Sequence[tuple[Expr, Mapping[str, Loop]]]) -> Span | None:
 
 def _split(index: Expr, inside: Mapping[str, Loop]) -> tuple[Expr, Expr] | None:
     """(outer part, number of values that the inner part spans)."""
+    if isinstance(index, (Var, Size, Const)):
+        own = inside.get(index.name) if isinstance(index, Var) else None
+        if own is None:
+            return index, ix(1)
+        return None if free_vars(own.extent) or any(loads(own.extent)) else (ix(0), simplify_index(own.extent))
     if any(loads(index)):
         return None
     outer: Expr = ix(0)
@@ -156,17 +180,19 @@ def _split(index: Expr, inside: Mapping[str, Loop]) -> tuple[Expr, Expr] | None:
 
 
 def _product(value: int, atoms: Sequence[Expr]) -> Expr:
+    if not atoms:
+        return ix(value)
     out: Expr = ix(value)
     for atom in atoms:
         out = out * atom
     return simplify_index(out)
 
 
-def tiling(program: Program, span: Span, outer: Mapping[str, Expr]) -> tuple[frozenset[str], Expr] | None:
+def tiling(program: Program, span: Span, outer: Mapping[str, Expr]) -> tuple[tuple[str, ...], Expr] | None:
     """Whether the spans of all iterations of the ``outer`` loops (variable → extent) lie side by side from 0 on, without gap or overlap.
 
-    Returns the loops that move the span and the length that all spans cover: ``i0*T`` with ``T`` elements covers ``N`` for ``N//T`` tiles where the
-    header states ``N%T==0``.
+    Returns the loops that move the span, longest stride first, and the length that all spans cover: ``i0*T`` with ``T`` elements covers ``N`` for
+    ``N//T`` tiles where the header states ``N%T==0``.
     """
     strides: dict[str, Expr] = {}
     for mono, value in poly_of(span.base).items():
@@ -174,18 +200,22 @@ def tiling(program: Program, span: Span, outer: Mapping[str, Expr]) -> tuple[fro
         if len(moving) != 1 or not isinstance(moving[0], Var) or moving[0].name not in outer or moving[0].name in strides:
             return None
         strides[moving[0].name] = _product(value, [a for a in mono if a is not moving[0]])
-    moved, reach = frozenset(strides), fold_multiples(program, span.size)
+    moved: list[str] = []
+    reach = fold_multiples(program, span.size)
     while strides:
         here = next((v for v, stride in strides.items() if same_index(stride, reach)), None)
         if here is None or free_vars(outer[here]):
             return None
         del strides[here]
+        moved.insert(0, here)
         reach = fold_multiples(program, op("*", reach, outer[here]))
-    return moved, reach
+    return tuple(moved), reach
 
 
 def covers(program: Program, reach: Expr, extent: Expr) -> str | None:
     """``exact`` when ``reach`` is ``extent``, ``beyond`` when it is ``extent`` rounded up to a multiple, ``None`` when neither is seen."""
+    if reach == extent:
+        return "exact"
     reach, extent = fold_multiples(program, reach), fold_multiples(program, extent)
     if same_index(reach, extent) or resolved(program, reach) == resolved(program, extent):
         return "exact"

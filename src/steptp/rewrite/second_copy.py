@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from steptp.ir import Body, DType, Expr, If, Loop, Path, Program, Stmt, Store, Var, ix, simplify_index
-from steptp.ir.index import poly_of
+from steptp.ir.index import Poly, poly_of
 from steptp.ir.nodes import Op
 from steptp.ir.resets import reset_plan
 from steptp.ir.walk import declaring_path, enclosing, free_vars, loads, map_expr, map_stmt_exprs, rename_buffer, substitute
 from steptp.rewrite.base import InstanceEntry
 from steptp.rewrite.context import Context
-from steptp.rewrite.tools import lower_bound
+from steptp.rewrite.tools import lower_bound, poly_lower_bound
 
 __all__ = ["SecondCopy", "second_copy", "copy_entries", "decided", "fold_choices"]
 
@@ -115,25 +115,78 @@ def _loops_of(nest: Stmt) -> set[str]:
 # conditions that a narrower range decides
 
 
-def decided(cond: Expr, extents: Mapping[str, Expr]) -> bool | None:
-    """Whether a comparison of indices holds for every iteration of the loops in ``extents``, or for none, whatever the sizes."""
+def decided(cond: Expr, extents: Mapping[str, Expr], known: dict[Expr, bool | None] | None = None) -> bool | None:
+    """Whether a comparison of indices holds for every iteration of the loops in ``extents``, or for none, whatever the sizes.
+
+    ``known`` keeps the answers for comparisons.
+    """
     if not isinstance(cond, Op) or any(loads(cond)):
         return None
     if cond.name in ("and", "or"):
-        parts = [decided(a, extents) for a in cond.args]
         strong = cond.name == "or"
-        return strong if strong in parts else not strong if parts == [not strong] * 2 else None
+        first = decided(cond.args[0], extents, known)
+        second = first if first is strong else decided(cond.args[1], extents, known)
+        return strong if second is strong else not strong if first is second is (not strong) else None
     if cond.name not in ("<", "<=", ">", ">=") or cond.args[0].dtype is not DType.I64:
         return None
-    low, high = cond.args if cond.name in ("<", "<=") else cond.args[::-1]
-    room = simplify_index(high - low - (1 if cond.name in ("<", ">") else 0))
+    if known is None:
+        return _compared(cond, extents)
+    if cond not in known:
+        known[cond] = _compared(cond, extents)
+    return known[cond]
+
+
+def _compared(cond: Op, extents: Mapping[str, Expr]) -> bool | None:
+    low, high = map(poly_of, cond.args if cond.name in ("<", "<=") else cond.args[::-1])
+    room = dict(high)
+    for mono, value in (*low.items(), *(((), 1),) * (cond.name in ("<", ">"))):
+        room[mono] = room.get(mono, 0) - value
     if _never_negative(room, extents):
         return True
-    return False if _never_negative(simplify_index(-room - 1), extents) else None
+    rest = {mono: -value for mono, value in room.items()}
+    rest[()] = rest.get((), 0) - 1
+    return False if _never_negative(rest, extents) else None
 
 
-def _never_negative(expr: Expr, extents: Mapping[str, Expr]) -> bool:
+def _never_negative(poly: Poly, extents: Mapping[str, Expr]) -> bool:
     """At the corner where it is smallest, variables with negative factors at their ends."""
+    poly = {mono: value for mono, value in poly.items() if value}
+    signs: dict[Expr, bool] = {}
+    least: Poly = {}
+    for mono, value in poly.items():
+        moving = [atom for atom in mono if isinstance(atom, Var) or free_vars(atom)]
+        if not moving:
+            least[mono] = least.get(mono, 0) + value
+            continue
+        var = moving[0]
+        if not isinstance(var, Var) and not any(isinstance(atom, Var) for other in poly for atom in other):
+            return False
+        if len(moving) > 1 or not isinstance(var, Var) or signs.setdefault(var, value < 0) != (value < 0):
+            return _never_negative_expr(_sum_of(poly), extents)  # not linear: one variable after the other
+        extent = extents.get(var.name)
+        if extent is None or free_vars(extent):
+            return False
+        if value < 0:
+            rest: Expr = ix(value)
+            for atom in mono:
+                rest = rest * atom if atom is not var else rest
+            for other, count in poly_of(rest * (extent - 1)).items():
+                least[other] = least.get(other, 0) + count
+    low = poly_lower_bound({mono: value for mono, value in least.items() if value})
+    return low is not None and low >= 0
+
+
+def _sum_of(poly: Poly) -> Expr:
+    out: Expr = ix(0)
+    for mono, value in poly.items():
+        term: Expr = ix(value)
+        for atom in mono:
+            term = term * atom
+        out = out + term
+    return simplify_index(out)
+
+
+def _never_negative_expr(expr: Expr, extents: Mapping[str, Expr]) -> bool:
     for mono, value in poly_of(expr).items():
         for atom in mono:
             if isinstance(atom, Var):
@@ -141,7 +194,7 @@ def _never_negative(expr: Expr, extents: Mapping[str, Expr]) -> bool:
                 if extent is None or free_vars(extent):
                     return False
                 corner = extent - 1 if value < 0 else ix(0)
-                return _never_negative(simplify_index(substitute(expr, {atom.name: corner})), extents)
+                return _never_negative_expr(simplify_index(substitute(expr, {atom.name: corner})), extents)
             if free_vars(atom):
                 return False
     low = lower_bound(expr)

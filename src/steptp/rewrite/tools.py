@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from steptp.ir.facts import Fact
-from steptp.ir.index import ix, poly_of, same_index, simplify_cond, simplify_index
-from steptp.ir.nodes import Body, Expr, If, Loop, Op, Path, Program, Size, SizeDecl, Stmt, Store, Var, op
+from steptp.ir.index import Poly, ix, poly_of, same_index, simplify_cond, simplify_index
+from steptp.ir.nodes import Body, Const, Expr, If, Loop, Op, Path, Program, Size, SizeDecl, Stmt, Store, Var, op
 from steptp.ir.types import DType
 from steptp.ir.walk import buffers, enclosing, free_sizes, free_vars, loads, stmt_exprs, stores, substitute, visit
 from steptp.rewrite.base import InstanceEntry, InstanceMap
@@ -15,7 +15,7 @@ from steptp.rewrite.exprs import children, with_children
 from steptp.rewrite.fact_kinds import fact
 
 __all__ = [
-    "tidy", "change_body", "divisibility", "tile_sizes", "accumulation_facts", "substitute_body", "add_size", "add_constraint", "quotient", "is_multiple", "lower_bound", "fold_multiples", "drop_unused_sizes",
+    "tidy", "change_body", "divisibility", "tile_sizes", "accumulation_facts", "substitute_body", "substitute_expr", "add_size", "add_constraint", "quotient", "is_multiple", "lower_bound", "poly_lower_bound", "fold_multiples", "drop_unused_sizes",
     "used_sizes", "instance_map", "identity_map", "set_carry", "declares_tmps",
     "buffers_touched",
 ]  # fmt: skip
@@ -54,17 +54,17 @@ def substitute_body(body: Body, by: Mapping[str, Expr], extents: Mapping[str, Ex
 
     ``extents`` holds the loops around ``body``, new ones included.
     """
-    names = frozenset(by)
+    return change_body(body, lambda expr, around: substitute_expr(expr, by, around), extents)
 
-    def change(expr: Expr, around: Mapping[str, Expr]) -> Expr:
-        if not free_vars(expr) & names:
-            return expr
-        new = substitute(expr, by)
-        if new.dtype is DType.BOOL:
-            return simplify_cond(tidy(new, around), around)
-        return _tidy_index(new, around) if new.dtype is DType.I64 and not any(loads(new)) else tidy(new, around)
 
-    return change_body(body, change, extents)
+def substitute_expr(expr: Expr, by: Mapping[str, Expr], extents: Mapping[str, Expr]) -> Expr:
+    """One whole expression of :func:`substitute_body`, inside the loops of ``extents``."""
+    if free_vars(expr).isdisjoint(by):
+        return expr
+    new = substitute(expr, by)
+    if new.dtype is DType.BOOL:
+        return simplify_cond(tidy(new, extents), extents)
+    return _tidy_index(new, extents) if new.dtype is DType.I64 and not any(loads(new)) else tidy(new, extents)
 
 
 # sizes
@@ -134,8 +134,13 @@ def add_constraint(program: Program, whole: Expr, part: Expr) -> Program:
 
 def lower_bound(expr: Expr) -> int | None:
     """A value that a size expression never goes below, whatever the sizes (0 or more; divisors 1 or more); ``None`` when none is seen."""
+    return poly_lower_bound(poly_of(expr))
+
+
+def poly_lower_bound(poly: Poly) -> int | None:
+    """The same for a polynomial over sizes."""
     total = 0
-    for mono, value in poly_of(expr).items():
+    for mono, value in poly.items():
         lows = [_atom_lower_bound(atom) for atom in mono]
         if not mono:
             total += value
@@ -165,6 +170,8 @@ def _atom_lower_bound(atom: Expr) -> int | None:
 
 def fold_multiples(program: Program, expr: Expr) -> Expr:
     """Use the header: ``N//T*T`` is ``N`` where ``N%T==0``. Canonical form otherwise."""
+    if isinstance(expr, (Size, Var, Const)):
+        return expr
     expr = simplify_index(expr)
     for mono, value in poly_of(expr).items():
         for atom in mono:
@@ -184,20 +191,21 @@ def fold_multiples(program: Program, expr: Expr) -> Expr:
 
 
 def used_sizes(program: Program) -> frozenset[str]:
-    """Sizes that shapes, ranges, statements or derived sizes mention (constraints do not count)."""
-    found: set[str] = set()
-    for buffer in buffers(program):
-        for shape in buffer.shape:
-            found |= free_sizes(shape)
-        for bound in buffer.range or ():
-            found |= free_sizes(bound)
-    for met in visit(program):
-        for expr in stmt_exprs(met.stmt):
-            found |= free_sizes(expr)
-    for size in program.sizes:
-        if size.expr is not None:
-            found |= free_sizes(size.expr)
-    return frozenset(found)
+    """Sizes that shapes, ranges, statements or derived sizes mention (constraints do not count); kept with the program."""
+    cached = program._cache.get("used_sizes")
+    if not isinstance(cached, frozenset):
+        pending = [e for buffer in buffers(program) for e in (*buffer.shape, *(buffer.range or ()))]
+        pending += (expr for met in visit(program) for expr in stmt_exprs(met.stmt))
+        pending += (size.expr for size in program.sizes if size.expr is not None)
+        found: set[str] = set()
+        while pending:
+            expr = pending.pop()
+            if isinstance(expr, Size):
+                found.add(expr.name)
+            else:
+                pending += children(expr)
+        cached = program._cache["used_sizes"] = frozenset(found)
+    return cached
 
 
 def drop_unused_sizes(before: Program, after: Program) -> Program:

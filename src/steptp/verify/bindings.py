@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from steptp.errors import LeirError
-from steptp.interp.cost import instance_counter, size_code, unguarded_accesses_fit
+from steptp.interp.cost import access_check, instance_counter, size_code
 from steptp.ir.nodes import Const, Expr, Loop, Op, Program, Size, Var
 from steptp.ir.sizes import free_size_names
 from steptp.ir.walk import buffers, free_sizes, free_vars, stmt_exprs, subexprs, visit
+from steptp.verify.cache import Lru, program_key
 
 __all__ = ["Binding", "Bindings", "tiny_bindings", "apply_binding", "factor_pairs"]
 
@@ -100,20 +101,23 @@ class _Model:
     def __init__(self, program: Program, must_fit: bool) -> None:
         self.program = program
         # where a parent's access leaves its array there is nothing to compare; a child's is a finding, so it is not avoided
-        self.must_fit = must_fit and unguarded_accesses_fit(program, program.size_env)
+        fit = access_check(program)
+        self.fit = fit if must_fit and fit(program.size_env) else None
         self.names = free_size_names(program)
         self.derived = [(s.name, size_code(s.expr)) for s in program.sizes if s.expr is not None]
         self.count = instance_counter(program)
         self.shapes = [(b.name, [size_code(d) for d in b.shape]) for b in (*program.inputs, *program.outputs)]
 
-    def at(self, values: Mapping[str, int]) -> tuple[int, list[tuple[str, list[int]]]]:
-        """Instances and interface shapes; raises :class:`LeirError` where a size expression has no value or an access leaves its array."""
+    def at(self, values: Mapping[str, int], most: int) -> tuple[int, list[tuple[str, list[int]]]]:
+        """Instances and interface shapes; raises :class:`LeirError` where a size expression has no value or an access leaves its array
+        (unless the work is over ``most``)."""
         env = {name: values[name] for name in self.names}
         for name, code in self.derived:
             env[name] = code(env)
-        if self.must_fit and not unguarded_accesses_fit(self.program, env):
+        count = self.count(env)
+        if self.fit is not None and count <= most and not self.fit(env):
             raise LeirError("check-index", "an access would reach outside its array")
-        return self.count(env), [(name, [d(env) for d in dims]) for name, dims in self.shapes]
+        return count, [(name, [d(env) for d in dims]) for name, dims in self.shapes]
 
 
 class _Search:
@@ -132,7 +136,7 @@ class _Search:
         closure = {n: self._roots(n) for n in self.derived}
         self.pairs: set[tuple[str, str | int]] = {(n, f) for n, f in found if f in self.real or isinstance(f, int)}
         self.carriers = {n: self._carrier(n) for n, _ in self.pairs if n in self.derived}
-        self.codes = {n: size_code(e) for n, e in self.derived.items()}
+        self.codes = {n: (free_sizes(e), size_code(e)) for n, e in self.derived.items()}
         self.factors = {f for _, f in self.pairs if isinstance(f, str)}
         self.squares = set().union(*(_square_sizes(p) for p in programs))
         self.numbers = self._pinned()
@@ -223,8 +227,8 @@ class _Search:
     def _with_derived(self, values: Mapping[str, int]) -> dict[str, int]:
         """``values`` with the derived sizes that they determine."""
         env = dict(values)
-        for name, code in self.codes.items():
-            if free_sizes(self.derived[name]) <= env.keys():
+        for name, (needs, code) in self.codes.items():
+            if needs <= env.keys():
                 env[name] = code(env)
         return env
 
@@ -310,7 +314,7 @@ class _Search:
         total, shapes = 0, []
         try:
             for model in self.models:
-                count, shape = model.at(values)
+                count, shape = model.at(values, self.limit)
                 total += count
                 shapes.append(shape)
         except LeirError:
@@ -329,12 +333,19 @@ class _Search:
         return tuple(g for g in (*GOALS, "single") if g in found)
 
 
+_KEPT: Lru[Bindings] = Lru(256)
+
+
 def tiny_bindings(*programs: Program, preferred: int = 1200, limit: int = 20_000) -> Bindings:
     """Small bindings for all ``programs`` at once (a parent and its child).
 
     A binding of at most ``preferred`` statement instances is taken if there is one, else one of at most ``limit``. Empty when no
     binding satisfies all constraints within the limit (then only demand-driven evaluation at real sizes is left).
     """
+    return _KEPT.get((*map(program_key, programs), preferred, limit), lambda: _tiny(programs, preferred, limit))
+
+
+def _tiny(programs: tuple[Program, ...], preferred: int, limit: int) -> Bindings:
     found: dict[tuple[tuple[str, int], ...], Binding] = {}
     missing: list[str] = []
     search = _Search(programs, limit)

@@ -15,11 +15,13 @@ from steptp.verify.cache import ByteLru, program_key
 if TYPE_CHECKING:
     from steptp.lower.build import Built
 
-__all__ = ["GuardedRun", "bits_of", "guarded_run", "kept_run", "kinds", "print_value"]
+__all__ = ["POISON", "GuardedRun", "bits_of", "guarded_run", "kept_run", "kinds", "print_value"]
 
 Array = npt.NDArray[Any]
 _ZONE = 4096  # bytes on either side
 _ALIGN = 64
+POISON = 0xFF
+"""What guard zones and outputs hold before a run: NaN for every float dtype."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,8 @@ def _intact(raw: Array, array: Array, fill: int) -> bool:
     return bool((raw[:start] == fill).all() and (raw[start + array.nbytes :] == fill).all())
 
 
-def guarded_run(built: Built, inputs: Mapping[str, Array], poison: int = 0xFF) -> GuardedRun:
-    """One call on fresh guarded buffers. Guard zones and outputs hold ``poison`` bytes (0xFF: NaN for every float dtype),
+def guarded_run(built: Built, inputs: Mapping[str, Array], poison: int = POISON) -> GuardedRun:
+    """One call on fresh guarded buffers. Guard zones and outputs hold ``poison`` bytes,
     so that reads outside a buffer or of unwritten outputs show up in the results."""
     from steptp.lower.build import NUMPY, to_storage
 

@@ -13,7 +13,9 @@ from __future__ import annotations
 import math
 import time
 
-from steptp.analysis.affine import Frame, box, map_between
+import islpy as isl
+
+from steptp.analysis.affine import DIM, Frame, box, map_between
 from steptp.analysis.coverage import coverage_problem
 from steptp.analysis.equal import Place, compare_statements
 from steptp.analysis.expand import expand
@@ -24,7 +26,7 @@ from steptp.analysis.problems import BudgetExceeded, budget
 from steptp.analysis.promote import is_self_copy, promote
 from steptp.analysis.storage import storage_problem
 from steptp.errors import LeirError
-from steptp.ir.nodes import Path, Program, Store
+from steptp.ir.nodes import Path, Program, Store, Var
 from steptp.ir.walk import free_vars, get, loads
 from steptp.rewrite.base import Exactness, InstanceMap
 from steptp.verify.verdict import Counterexample, TierReport, VerdictKind
@@ -71,15 +73,33 @@ def tier2(parent: Program, child: Program, instances: InstanceMap, exactness: Ex
 
 
 def _prove(parent: Program, child: Program, instances: InstanceMap, exactness: Exactness, evidence: dict[str, object]) -> str:
-    """Directly first; where expressions differ, once more with reads of purely defined temporaries replaced by their definitions.
+    """With local accumulators in place of what they are copied to; where expressions differ, once more with the copies read through.
 
-    At first those of the temporaries that only one side reads, then all.
+    Either reading is the same program, so one that agrees is a proof. Only one side may show a copy out, and then they agree in the second.
     """
     _same_sizes(parent, child)
     for program, who in ((parent, "parent"), (child, "child")):
         _stable_guards(Model.of(program), who)
-    first = _normal(parent, {e.parent for e in instances.entries} | _dead(parent))
-    second = _normal(child, {e.child for e in instances.entries})
+    mine = {e.parent for e in instances.entries} | _dead(parent)
+    theirs = {e.child for e in instances.entries}
+    first, second = _promoted(parent, mine), _promoted(child, theirs)
+    try:
+        return _compared(_read_through(first, mine), _read_through(second, theirs), instances, exactness, evidence)
+    except _Stop as stop:
+        if stop.kind is not VerdictKind.NOT_EQUAL or not stop.expressions or (first is parent and second is child):
+            raise
+        first_stop = stop
+    try:
+        return _compared(_read_through(parent, mine), _read_through(child, theirs), instances, exactness, evidence)
+    except _Stop as again:
+        raise again if again.kind is VerdictKind.UNKNOWN else first_stop from None
+
+
+def _compared(first: Program, second: Program, instances: InstanceMap, exactness: Exactness, evidence: dict[str, object]) -> str:
+    """Directly first; where expressions differ, once more with reads of purely defined temporaries replaced by their definitions.
+
+    At first those of the temporaries that only one side reads, then all.
+    """
     try:
         return _attempt(first, second, instances, exactness, evidence)
     except _Stop as stop:
@@ -114,11 +134,13 @@ def _dead(program: Program) -> set[Path]:
     return {st.origin for st in model.statements if model.declarations[st.store.buffer].role == "tmp" and st.store.buffer not in read}
 
 
-def _normal(program: Program, linked: set[Path]) -> Program:
-    """The program without the temporaries that only stores outside of the instance map write, where they can be read through or promoted."""
-    if all(st.origin in linked for st in Model.of(program).statements):
-        return program
-    program = promote(program, linked)
+def _promoted(program: Program, linked: set[Path]) -> Program:
+    """The program without the local accumulators that stores outside of the instance map only copy out."""
+    return program if all(st.origin in linked for st in Model.of(program).statements) else promote(program, linked)
+
+
+def _read_through(program: Program, linked: set[Path]) -> Program:
+    """The program with reads of temporaries that only stores outside of the instance map write replaced by their definitions, where they have one."""
     names = frozenset(st.store.buffer for st in Model.of(program).statements if st.origin not in linked and not st.is_reset)
     return expand(program, names) if names else program
 
@@ -128,7 +150,7 @@ def _attempt(parent: Program, child: Program, instances: InstanceMap, exactness:
     links = link_statements(before, after, [(e.child, e.parent, dict(e.iters)) for e in instances.entries])
     if links.problem:
         raise _Stop(VerdictKind.UNKNOWN, links.problem)
-    places = _places(before, after, instances)
+    places = _places(before, after, links, instances)
     dropped = _dropped(before, after, links)
     evidence.update(statements=len(after.statements), dropped=[st.name for st in dropped])
     evidence["instances"] = sum(math.prod(st.rectangular) for st in after.statements if st.rectangular is not None and not st.guards)
@@ -186,7 +208,7 @@ def _stable_guards(model: Model, who: str) -> None:
                 raise _Stop(VerdictKind.UNKNOWN, f"a guard of the {who} reads {st.store.buffer}, which its body writes")
 
 
-def _places(before: Model, after: Model, instances: InstanceMap) -> dict[str, Place]:
+def _places(before: Model, after: Model, links: Links, instances: InstanceMap) -> dict[str, Place]:
     """Where each parent buffer lives in the child. Index maps must be injective and no two buffers may share one."""
     named = {m.parent: m for m in instances.buffers}
     out: dict[str, Place] = {}
@@ -201,7 +223,10 @@ def _places(before: Model, after: Model, instances: InstanceMap) -> dict[str, Pl
         if place.indices is None and len(target.shape) != len(declaration.shape):
             raise _Stop(VerdictKind.UNKNOWN, f"{name} has another rank in the child and the instance map does not say where its elements are")
         if place.indices is not None:
-            _injective(before, name, place)
+            if entry is not None and entry.per_iteration:
+                _injective_in_iterations(before, after, links, name, place)
+            else:
+                _injective(before, name, place)
         out[name] = place
     used = [p.buffer for p in out.values()]
     for name in used:
@@ -226,6 +251,40 @@ def _injective(before: Model, name: str, place: Place) -> None:
     relation, exact = map_between(frame, functions, [None] * len(functions))
     if not exact or not relation.intersect_domain(box((*trips, *shape))).is_injective():
         raise _Stop(VerdictKind.UNKNOWN, f"the index map of {name} is not an injective quasi-affine function")
+
+
+def _injective_in_iterations(before: Model, after: Model, links: Links, name: str, place: Place) -> None:
+    """The elements that one iteration of the child's loops around the declaration uses have places of their own in it.
+
+    Iterations need not keep apart what they use: the temporary is fresh in each. That no value crosses from one to another is the storage check's.
+    """
+    assert place.indices is not None
+    loops = _private_loops(after, place.buffer)
+    shape = before.declarations[name].shape
+    frame = Frame([*(f"@{v}" for v in loops), *(f"d{k}" for k in range(len(shape)))], {**before.sizes, **after.sizes})
+    functions = [frame.aff(e) for e in (*(Var(f"@{v}") for v in loops), *place.indices)]
+    relation, exact = map_between(frame, functions, [None] * len(functions))
+    used = isl.Set.empty(frame.space)
+    for link in links.links:
+        for access in link.parent.accesses:
+            if access.buffer != name:
+                continue
+            if link.child.vars[: len(loops)] != loops:
+                raise _Stop(VerdictKind.UNKNOWN, f"{link.child.name} runs accesses to {name} outside of the loops that {place.buffer} is private to")
+            reach = link.relation.apply_range(access.map)  # child instances → elements
+            reach = reach.project_out(DIM.in_, len(loops), len(link.child.vars) - len(loops))
+            used = used.union(reach.wrap().flatten().reset_tuple_id())
+    if not exact or not relation.intersect_domain(used).is_injective():
+        raise _Stop(VerdictKind.UNKNOWN, f"within an iteration, the index map of {name} is not an injective quasi-affine function")
+
+
+def _private_loops(after: Model, buffer: str) -> tuple[str, ...]:
+    """The loops of the child that a temporary is private to, the same wherever it is used."""
+    users = [st for st in after.statements if any(a.buffer == buffer for a in st.accesses)]
+    loops = {st.vars[: after.private_depth(st, buffer)] for st in users}
+    if len(loops) != 1 or loops == {()}:
+        raise _Stop(VerdictKind.UNKNOWN, f"{buffer} is not private to the same loops wherever it is used")
+    return loops.pop()
 
 
 def _dropped(before: Model, after: Model, links: Links) -> tuple[Statement, ...]:

@@ -22,6 +22,7 @@ from steptp.interp.exact import PRECISIONS, ExactMachine, Same, Undecided, compa
 from steptp.ir.nodes import Buffer, Program
 from steptp.ir.sizes import free_size_names, shape_of
 from steptp.verify.bindings import Binding, Bindings, apply_binding, tiny_bindings
+from steptp.verify.branches import branch_inputs, compares_values
 from steptp.verify.cache import Lru, program_key
 from steptp.verify.regimes import SPECIAL_REGIMES, LazyDraw, exact_inputs, lazy_inputs, relevant_regimes
 from steptp.verify.samples import sample_indices
@@ -109,6 +110,7 @@ class _Run:
     real_work: int = 0
     effort: int = 0  # work allowed for one element at real sizes
     inputs: int = 0  # random points at which everything was compared
+    branch_points: int = 0  # points beside comparisons of values
     bits: int = 0
     bindings: list[Binding] = field(default_factory=list)
     note: str = ""
@@ -126,6 +128,7 @@ class _Run:
             "bindings_note": self.note,
             "real_note": self.real_note,
             "regimes": list(self.regimes),
+            "branch_points": self.branch_points,
             "precision": self.bits,
             "undecided": list(self.open),
             "skipped": list(self.skipped),
@@ -140,6 +143,8 @@ class _Run:
             for regime in self._regimes_for(binding, number):
                 if (bad := self._tiny(binding, regime)) is not None:
                     return bad
+            if not number and (bad := self._branches(binding)) is not None:
+                return bad
         if (bad := self._real({b.sizes for b in chosen.found})) is not None:
             return bad
         if self.open:
@@ -185,6 +190,28 @@ class _Run:
                     continue
                 break
         self.open.append(f"{_sizes_text(binding.sizes)} in regime {regime}")
+        return None
+
+    def _branches(self, binding: Binding) -> tuple[VerdictKind, str] | None:
+        """Compare at inputs made for comparisons that the regimes leave one-sided; only a difference counts."""
+        if not (compares_values(self.parent) or compares_values(self.child)) or binding.instances > self.budget.preferred:
+            return None
+        machines = [_machines.get((program_key(p), binding.sizes), partial(_compile, p, binding)) for p in (self.parent, self.child)]
+        ours, theirs = (None if isinstance(m, LeirError) else m for m in machines)
+        if ours is None or theirs is None:
+            return None
+        for number, point in enumerate(branch_inputs((ours.program, theirs.program), self.regimes, self.seed)):
+            try:
+                (expected, bits), (actual, more) = ours.run(point), theirs.run(point)
+            except (Undecided, EvalError):
+                continue
+            self.branch_points += 1
+            with precision(max(bits, more)):
+                for buffer in self.parent.outputs:
+                    for flat, (a, b) in enumerate(zip(expected[buffer.name], actual[buffer.name], strict=True)):
+                        if _same(buffer, a, b) is Same.DIFFERENT:
+                            index = _index(shape_of(buffer.shape, ours.program), flat)
+                            return self._differs(buffer, index, a, b, binding.sizes, "branches", self.seed, f"point {number} beside a comparison")
         return None
 
     def _draw(

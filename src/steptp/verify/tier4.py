@@ -15,21 +15,24 @@ or NaN it may also be NaN, because equality over the reals says nothing about in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from steptp.ir.nodes import Buffer, Program
-from steptp.verify.compiled import GuardedRun, bits_of, guarded_run, kept_run, kinds, print_value
+from steptp.verify.compiled import POISON, GuardedRun, bits_of, guarded_run, kept_run, kinds, print_value
 from steptp.verify.tier4_inputs import BENIGN, NONFINITE, default_regimes
 from steptp.verify.tier4_oracle import Reference, reference, unit
 from steptp.verify.verdict import Counterexample, TierReport, VerdictKind
 
-__all__ = ["ROOT_FACTOR", "SCALE_FACTOR", "tier4"]
+__all__ = ["ROOT_FACTOR", "SCALE_FACTOR", "Runner", "tier4"]
 
 Array = npt.NDArray[Any]
+Runner: TypeAlias = Callable[[Mapping[str, Array], int], GuardedRun]
+"""(inputs, poison byte) → a guarded run of the child somewhere else than in this machine's CPU code."""
 
 ROOT_FACTOR = 4.0
 """C: how much worse than the compiled root a child may be."""
@@ -37,26 +40,36 @@ SCALE_FACTOR = 8.0
 """K: how many running error estimates are always allowed."""
 
 
-def tier4(root: Program, parent: Program, child: Program, *, seed: int = 0, regimes: Sequence[str] | None = None, equal_over_reals: bool = False) -> TierReport:
+def tier4(
+    root: Program,
+    parent: Program,
+    child: Program,
+    *,
+    seed: int = 0,
+    regimes: Sequence[str] | None = None,
+    equal_over_reals: bool = False,
+    runner: Runner | None = None,
+) -> TierReport:
     """Check the compiled ``child`` against ``root``; ``parent`` only serves to say whether a failure is this step's.
 
     ``equal_over_reals``: tier 3 has found the step equal, so what goes far astray in floating point is a matter of rounding and range, and
-    ``numerically_unsafe``; without it such a child is ``not_equal``. ``regimes`` are names of :data:`steptp.verify.tier4_inputs.TIER4_REGIMES` (default: as many as the root's size allows). Verdicts:
+    ``numerically_unsafe``; without it such a child is ``not_equal``. ``regimes`` are names of :data:`steptp.verify.tier4_inputs.TIER4_REGIMES` (default: as many as the root's size allows).
+    ``runner`` runs the child in place of its CPU build (on a GPU); whose failure it is is then not asked. Verdicts:
     ``ok``, ``not_equal`` (exact inputs differ, benign inputs lose half their digits, or the outputs depend on stale memory),
     ``numerically_unsafe``, ``unsafe_memory``.
     Raises :class:`steptp.lower.BuildError` ``build-failed``.
     """
     from steptp.lower import build
 
-    built = build(child)
+    again: Runner = runner if runner is not None else partial(guarded_run, build(child))
     worst: dict[str, float] = {}
     chosen = tuple(regimes) if regimes is not None else default_regimes(root)
     for position, regime in enumerate(chosen):
         known = reference(root, regime, seed)
-        run = kept_run(built, known.inputs, regime, seed)
+        run = again(known.inputs, POISON) if runner is not None else kept_run(build(child), known.inputs, regime, seed)
         if run.damage:
             return _report(child, VerdictKind.UNSAFE_MEMORY, f"the compiled program {run.damage}", chosen, worst)
-        if position == 0 and (stale := _stale(child, run, guarded_run(built, known.inputs, 0x7B))):
+        if position == 0 and (stale := _stale(child, run, again(known.inputs, 0x7B))):
             return _report(
                 child, VerdictKind.NOT_EQUAL, f"two runs on equal inputs differ in output {stale}: it depends on unwritten memory or a race", chosen, worst
             )
@@ -65,7 +78,9 @@ def tier4(root: Program, parent: Program, child: Program, *, seed: int = 0, regi
             worst[regime] = max(worst.get(regime, 0.0), found.ratio)
             if found.kind is not None:
                 failed = _counterexample(root, buffer, found, known, regime, seed)
-                fault = {"parent_fails_too": _parent_fails(root, parent, buffer, known, regime, seed), "regime": regime}
+                fault: dict[str, object] = {"regime": regime}
+                if runner is None:
+                    fault["parent_fails_too"] = _parent_fails(root, parent, buffer, known, regime, seed)
                 return _report(child, found.kind, found.message, chosen, worst, failed, fault)
     return _report(child, VerdictKind.OK, f"within the root's error bound in {len(chosen)} regimes at real sizes", chosen, worst)
 

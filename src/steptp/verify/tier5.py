@@ -8,20 +8,23 @@ programs built once more without FMA. Outputs are compared bit for bit, all NaN 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from steptp.ir.nodes import Program
 from steptp.ir.types import DType
-from steptp.verify.compiled import bits_of, kept_run, print_value
+from steptp.verify.compiled import GuardedRun, bits_of, kept_run, print_value
 from steptp.verify.tier4_inputs import make_inputs, work
 from steptp.verify.verdict import Counterexample, TierReport, VerdictKind
 
-__all__ = ["TIER5_REGIMES", "tier5"]
+__all__ = ["TIER5_REGIMES", "RegimeRunner", "same_bits", "tier5"]
 
 Array = npt.NDArray[Any]
+RegimeRunner: TypeAlias = Callable[[Mapping[str, Array], str], GuardedRun]
+"""(inputs, their regime) → outputs of one of the two programs."""
 TIER5_REGIMES = ("normal", "mixed", "special", "denormal")
 _SMALL = 2e6  # stores: below, compiling costs more than running unoptimised code
 
@@ -44,14 +47,22 @@ def tier5(parent: Program, child: Program, *, seed: int = 0, proven: bool = Fals
 
 def _compare(parent: Program, child: Program, options: Any, regimes: tuple[str, ...], seed: int, name: str) -> TierReport:
     from steptp.lower import build
+
+    evidence: dict[str, object] = {"build": name, "opt_level": options.opt_level}
+    before, after = build(parent, options), build(child, options)
+    runs = (lambda inputs, regime: kept_run(before, inputs, regime, seed)), (lambda inputs, regime: kept_run(after, inputs, regime, seed))
+    return same_bits(parent, *runs, regimes, seed, evidence)
+
+
+def same_bits(parent: Program, before: RegimeRunner, after: RegimeRunner, regimes: Sequence[str], seed: int, evidence: Mapping[str, object]) -> TierReport:
+    """Compare the outputs of two ways to run, wherever that is, on the same inputs; ``evidence`` names the ``build``."""
     from steptp.lower.build import from_storage
 
-    evidence: dict[str, object] = {"build": name, "opt_level": options.opt_level, "regimes": list(regimes), "seed": seed}
-    before, after = build(parent, options), build(child, options)
+    evidence = {**evidence, "regimes": list(regimes), "seed": seed}
     for regime in regimes:
         inputs = make_inputs(parent, regime, seed)
-        want = kept_run(before, inputs, regime, seed).outputs
-        run = kept_run(after, inputs, regime, seed)
+        want = before(inputs, regime).outputs
+        run = after(inputs, regime)
         if run.damage:
             return TierReport(5, VerdictKind.UNSAFE_MEMORY, f"the compiled program {run.damage}", evidence)
         for buffer in parent.outputs:
@@ -65,4 +76,4 @@ def _compare(parent: Program, child: Program, options: Any, regimes: tuple[str, 
                 note = f"{int(np.count_nonzero(differs))} of {differs.size} elements differ"
                 example = Counterexample(buffer.name, index, print_value(expected), print_value(actual), sizes, regime, seed, note)
                 return TierReport(5, VerdictKind.NOT_EQUAL, f"{buffer.name} does not have the parent's bits on {regime} inputs", evidence, example)
-    return TierReport(5, VerdictKind.OK, f"same bits in {len(regimes)} regimes, both {name} builds", evidence)
+    return TierReport(5, VerdictKind.OK, f"same bits in {len(regimes)} regimes, both {evidence['build']} builds", evidence)

@@ -26,7 +26,11 @@ CAPTURED = (
 )
 SPLIT_WRITERS = "size N=4\nin X f32[N]\nout Y f32[N]\ntmp t f32[N] u f32[N]\nfor i:N t[i] = X[i]\nfor i:N u[i] = X[i]\nfor i:N if X[i]>0: t[i] = 0\nfor i:N Y[i] = t[i]+u[i]\n"
 VECTOR = "size N=4\nin X f32[N]\nout Y f32[N]\nvec i:N Y[i] = (X[i]*2)/(1+X[i]*2)\n"
+BOUNDED = (
+    "size N=4\nin X f32[N]\nout Y f32[N] Z f32[N]\ntmp T i64[N]\nfor i:N T[i] = i-1\nfor i:N\n Y[i] = select(0<=T[i],X[T[i]],0)\n Z[i] = select(0<=T[i],1,0)\n"
+)
 CASES = {
+    "refuse_bounds": (BOUNDED, "common_subexpression_elimination@1.0:at=1.0"),
     "neighbouring_stores": (NEIGHBOURS, "common_subexpression_elimination@0.0:at=1.0"),
     "within_a_store": (WITHIN, "common_subexpression_elimination@0.0:at=1.0"),
     "write_behind_the_last": (WRITE_LAST, "common_subexpression_elimination@0.1:at=1.0"),

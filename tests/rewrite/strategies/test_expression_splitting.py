@@ -16,6 +16,8 @@ IN_PLACE = "size N=4 R=2\nin X f32[N]\nout Y f32[N]\nfor i:N Y[i] = X[i]\nfor r:
 PRIVATE = "size N=4\nin X f32[N]\nout Y f32[N]\nfor i:N\n tmp u f32[]\n u[] = X[i]\n Y[i] = (u[]+X[i])*2\n"
 VECTOR = "size N=4\nin X f32[N]\nout Y f32[N]\nvec i:N Y[i] = (X[i]+1)*2\n"
 TABLE = "size N=4 M=3\nin X f32[M] T i64[N] 0..M-1\nout Y f32[N]\nfor i:N Y[i] = X[T[i]+1]*2+1\n"
+BOUNDED = "size N=4\nin X f32[N] W f32[N]\nout Y f32[N]\ntmp T i64[N]\nfor i:N T[i] = i-1\nfor i:N Y[i] = select(0<=T[i] and W[i]>1,X[T[i]],0)\n"
+HELD = BOUNDED.replace("T[i] = i-1", "T[i] = N-i-1").replace("0<=T[i]", "1<=T[i]")
 SCALARS = "in a f32[] b f32[]\nout c f32[]\nc[] = (a[]+b[])*2\n"
 CASES = {
     "scalar": (BILINEAR, "expression_splitting@0.0.0:at=2.0,into=scalar"),
@@ -36,6 +38,8 @@ CASES = {
     "refuse_index": (TABLE, "expression_splitting@0.0:at=1.0.0.0,into=scalar"),
     "refuse_whole": (BILINEAR, "expression_splitting@0.0.0:at=2,into=scalar"),
     "refuse_read_alone": (BILINEAR, "expression_splitting@0.0.0:at=2.1.0,into=scalar"),
+    "condition_on_a_table": (HELD, "expression_splitting@1.0:at=1.0.0,into=scalar"),
+    "refuse_bounds": (BOUNDED, "expression_splitting@1.0:at=1.0.0,into=scalar"),
     "refuse_outermost": (SCALARS, "expression_splitting@0:at=0.0,into=scalar"),
     "refuse_no_place": (BILINEAR, "expression_splitting@0.0.0:at=2.5,into=scalar"),
     "refuse_params": (BILINEAR, "expression_splitting@0.0.0:at=2.0"),
@@ -55,7 +59,7 @@ def test_every_site_keeps_the_meaning() -> None:
     assert check_all(STRATEGY) >= 8
 
 
-@pytest.mark.parametrize("text", [BILINEAR, GUARDED, SELECT, TRIANGLE, SELF, PRIVATE, VECTOR, TABLE])
+@pytest.mark.parametrize("text", [BILINEAR, GUARDED, SELECT, TRIANGLE, SELF, PRIVATE, VECTOR, TABLE, BOUNDED, HELD])
 def test_sites_of_the_cases(text: str) -> None:
     subject = program(text)
     for site, step in all_applied(STRATEGY, subject):

@@ -5,6 +5,12 @@ from __future__ import annotations
 import pytest
 from rewrite_support import all_applied, check_golden, check_no_orphans, check_step, program
 
+from steptp.ir import parse, print_program
+from steptp.rewrite import engine
+from steptp.verify.tier1 import tier1
+from steptp.verify.tier2 import tier2
+from steptp.verify.verdict import VerdictKind
+
 STRATEGY = "im2col"
 CONV = "in x f32[B=2,C=2,H=4,W=5] w[P=3,C,R=2,S=3]\nout Y[B,P,OH=H-R+1,OW=W-S+1]\nfor i j k l p q r Y[i,j,k,l]+=x[i,p,k+q,l+r]*w[j,p,q,r]\n"
 PADDED = "in x f32[C=2,W=5] w[P=3,C,S=3]\nout Y[P,W]\nfor j k p s Y[j,k]+=w[j,p,s]*select(0<=2*k+s-1<W,x[p,2*k+s-1],0)\n"
@@ -55,3 +61,30 @@ def test_every_site_keeps_the_bits(text: str, sites: int) -> None:
     assert len(found) == sites
     for site, step in found:
         check_step(subject, site, step)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Y_col[i,p*R*S+q*S+r,k*OW+l]=", "Y_col[i,p*R*S+r*R+q,k*OW+l]="),
+        ("Y_col[i,p*R*S+q*S+r,k*OW+l]=", "Y_col[i,p*R*S+q*S+r,l*OH+k]="),
+        ("Y_col[i,p*R*S+q*S+r,k*OW+l]=", "Y_col[i,p*R*S+q+r,k*OW+l]="),
+        ("Y_ker[j,p*R*S+q*S+r]=", "Y_ker[j,q*C*S+p*S+r]="),
+        ("=x[i,p,k+q,l+r]", "=x[i,p,k+r,l+q]"),
+        ("+=Y_col[i,k0,k*OW+l]", "+=Y_col[i,k0,l*OH+k]"),
+        ("*Y_ker[j,k0]", "*Y_ker[j,C*R*S-1-k0]"),
+        ("for j p q r Y_ker", "for j p:C-1 q:R r:S Y_ker"),
+    ],
+    ids=["rows transposed", "columns transposed", "rows overlap", "channels inside", "window turned", "position turned", "kernel mirrored", "channel left out"],
+)
+def test_wrong_unfoldings_are_not_proven(old: str, new: str) -> None:
+    """The proof reads through flattened copies; a copy that another read would fit is no proof. (What is left out is unsafe: tier 1 sees it.)"""
+    subject = program(CONV)
+    step = engine.applied_or_raise(subject, "im2col@0")
+    text = print_program(step.program)
+    assert old in text
+    child = parse(text.replace(old, new))
+    assert step.instances is not None
+    assert tier2(subject, step.program, step.instances, step.exactness).kind is VerdictKind.OK
+    safe = tier1(child).kind is VerdictKind.OK
+    assert not safe or tier2(subject, child, step.instances, step.exactness).kind is not VerdictKind.OK

@@ -14,7 +14,9 @@ NESTED = "size N=4 M=6\nin X f32[N,M]\nout Y f32[N,M]\npar i:N for j:M Y[i,j] = 
 INNER_PARALLEL = "size N=4 M=6\nin X f32[N,M]\nout Y f32[N,M]\nfor i:N par j:M Y[i,j] = X[i,j]\n"
 ONE = "size N=1\nin X f32[N]\nout Y f32[N]\nfor i:N Y[i] = X[i]\n"
 LOCAL = "size N=3 M=4\nin X f32[N,M]\nout Y f32[N,M]\nfor i:N\n tmp c f32[M] local\n for j:M c[j] = X[i,j]\n for j:M Y[i,j] = c[j]*2\n"
+LOCAL_OF_ALL = "size N=3 M=4\nin X f32[N,M]\nout Y f32[N,M]\ntmp c f32[N,M] local\nfor i:N j:M c[i,j] = X[i,j]\nfor i:N j:M Y[i,j] = c[i,j]*2\n"
 CASES = {
+    "refuse_local_of_the_program": (LOCAL_OF_ALL, "loop_parallelization@0"),
     "refuse_local_outside": (LOCAL, "loop_parallelization@0.1"),
     "rows": ("matmul", "loop_parallelization@0"),
     "inner": ("matmul", "loop_parallelization@0.0"),

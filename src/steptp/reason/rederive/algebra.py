@@ -169,6 +169,29 @@ def _expression_becomes(c: Claim, ctx: CheckContext) -> str | None:
     return _differ(old, new, ctx) if _only_there(ctx) else "more than that changes"
 
 
+def _literal_at_size(c: Claim, ctx: CheckContext) -> str | None:
+    """Exactly that number at the present sizes, in ball arithmetic; the header states the one size that the expression has."""
+    if c.place("at") != ctx.path:
+        return "not the site"
+    old, new = _pair(ctx)
+    if (c["old"], c["new"]) != (_text(old), _text(new)) or not isinstance(new, Const):
+        return f"`{_text(old)}` becomes `{_text(new)}`"
+    constraints = ctx.child.constraints
+    if replace_at(ctx.parent, ctx.path, _store(ctx.child, ctx.path)).with_(constraints=constraints) != ctx.child:
+        return "more than that changes"
+    stated = next((x for x in constraints if print_expr(x) == c["constraint"]), None)
+    if not isinstance(stated, Op) or stated.name != "==" or not isinstance(stated.args[1], Const) or stated.args[0] not in set(_below(old)):
+        return "the header does not state that"
+    size, env = stated.args[0], ctx.parent.size_env
+    pinned = map_expr(old, lambda e: stated.args[1] if e == size else e)
+    if eval_index(size, env) != stated.args[1].value or any(isinstance(e, (Size, Var, Load)) for e in _below(pinned)):
+        return f"`{_text(old)}` has more in it than that size"
+    with precision(256):
+        value = _Point(random.Random(0)).real(pinned)
+        same = type(value) is not float and compare_exact(value, reals.exact_const(float(new.value)))
+    return None if same is Same.EQUAL else "the value is another one"
+
+
 _FORMS = {
     "+": "sum", "-": "difference", "*": "product", "/": "quotient", "exp": "exponential", "sqrt": "root", "rsqrt": "root", "abs": "magnitude",
     "max": "maximum", "min": "minimum", "select": "selection", "pow": "power", "neg": "negation",
@@ -257,6 +280,7 @@ def _common_factor(c: Claim, ctx: CheckContext) -> str | None:
 
 ALGEBRA: dict[str, Rederivation] = {
     "expression_becomes": _expression_becomes,
+    "literal_at_size": _literal_at_size,
     "proven": _proven,
     "unchanged_in": _unchanged_in,
     "common_factor": _common_factor,

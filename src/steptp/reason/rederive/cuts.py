@@ -228,7 +228,9 @@ def _zero_terms(c: Claim, ctx: CheckContext) -> str | None:
             return value.name == "*" and all(map(zero, value.args))
         return isinstance(value, Load) and value.buffer in filled
 
-    terms = [s for _, s, around in _writers(ctx.child, c["buffer"]) if s.reduce == "+" and any(isinstance(p, Loop) and p.var == loop.var for p in around)]
+    kept = [s for _, s, _ in _writers(ctx.parent, c["buffer"])]
+    new = [(s, around) for _, s, around in _writers(ctx.child, c["buffer"]) if s.reduce == "+" and s not in kept]
+    terms = [s for s, around in new if any(isinstance(p, Loop) and p.var == loop.var for p in around)]
     return None if terms and all(zero(s.value) for s in terms) else f"the terms of {c['buffer']} are no products of padded reads"
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from steptp.ir.nodes import If, Load, Loop, Path, Program, Store
+from steptp.ir.index import ix
+from steptp.ir.nodes import If, Load, Loop, Op, Path, Program, Size, Store
 from steptp.ir.printer import print_expr
 from steptp.ir.sizes import eval_index
+from steptp.ir.types import DType
 from steptp.ir.walk import free_vars, get
 from steptp.reason.patterns import Claim
 from steptp.reason.rederive.context import CheckContext, Rederivation, loop_at
@@ -230,7 +232,8 @@ def _wavefront(c: Claim, ctx: CheckContext) -> str | None:
     if outer is None or inner is None or (outer.var, inner.var) != (c["around"], c["along"]):
         return "not the pair of the site"
     around = [p.var for n in range(1, len(ctx.path)) if (p := loop_at(ctx.child, ctx.path[:n])) is not None]
-    for _, program in ctx.tiny:
+    tiny = _with_short_rows(ctx)
+    for _, program in tiny:
         private = _inside(program, ctx.path)
         seen: dict[object, list[tuple[int, int, bool]]] = {}
         for event in ctx.events(program):
@@ -244,7 +247,23 @@ def _wavefront(c: Claim, ctx: CheckContext) -> str | None:
                 if any((i, s) != here and (writes or w) and not s < here[1] for i, s, w in before):
                     return f"{element[0]}{list(element[1])} is touched twice with {inner.var}={here[1]} or earlier"
                 before.append((*here, writes))
-    return None if ctx.tiny else "no tiny sizes to try it at"
+    return None if tiny else "no tiny sizes to try it at"
+
+
+_SHORT = 8  # the largest factor of a skew
+
+
+def _with_short_rows(ctx: CheckContext) -> tuple[tuple[Program, Program], ...]:
+    """Tiny sizes at which an inner loop of few iterations keeps its extent: a row that ends in the next one's start allows a skew by its length only."""
+    inner = loop_at(ctx.parent, (*ctx.path, 0))
+    env = {s.name: s.value for s in ctx.parent.sizes if s.expr is None}
+    if inner is None or free_vars(inner.extent) or eval_index(inner.extent, ctx.parent.size_env) > _SHORT:
+        return ctx.tiny
+    fixed = tuple(Op("==", (e, ix(env[e.name])), DType.BOOL) for e in _below(inner.extent) if isinstance(e, Size) and e.name in env)
+    if not fixed:
+        return ctx.tiny
+    parent, child = (p.with_(constraints=(*p.constraints, *fixed)) for p in (ctx.parent, ctx.child))
+    return ctx.bound(parent, child, preferred=1200)
 
 
 MOVES: dict[str, Rederivation] = {

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import product
 
+from steptp.ir.index import same_index, simplify_index
 from steptp.ir.nodes import Cast, Const, Expr, If, Load, Loop, Op, Program, Store, Var, identity_of
 from steptp.ir.printer import print_expr
 from steptp.ir.sizes import eval_index
@@ -123,14 +124,38 @@ def _rescaled(c: Claim, ctx: CheckContext) -> str | None:
         parts = [_difference(_meaning(ctx.child, f)) for f in _products(value.args[1])]
         xs = [d[0] for d in parts if d is not None and d[1] == now]
         for _, step in _stores(ctx.child, c["peak"]):
-            if (
-                isinstance(step.value, Op)
-                and step.value.name == "max"
-                and len(xs) == 1
-                and _renamed(_target(step), *step.value.args) == _renamed(now, old, xs[0])
-            ):
+            if isinstance(step.value, Op) and step.value.name == "max" and len(xs) == 1 and _instance_of(step, now, (old, xs[0])):
                 return None
     return f"{c['sum']} is not scaled like that"
+
+
+def _instance_of(store: Store, read: Load, args: tuple[Expr, ...]) -> bool:
+    """``read`` reads the element where ``store`` leaves its operator's value on ``args``: as in the store, or at other indices in their place."""
+    assert isinstance(store.value, Op)
+    if _renamed(_target(store), *store.value.args) == _renamed(read, *args):
+        return True
+    by: dict[str, Expr] = {}
+    for own, other in zip(store.indices, read.indices, strict=True):
+        names = free_vars(own)
+        shift = simplify_index(own - Var(next(iter(names)))) if len(names) == 1 else own
+        if free_vars(shift) or (not names and not same_index(own, other)):
+            return False
+        for name in names:
+            value = simplify_index(other - shift)
+            if by.setdefault(name, value) != value:
+                return False
+    return all(free_vars(a) <= by.keys() and _alike(substitute(a, by), b) for a, b in zip(store.value.args, args, strict=True))
+
+
+def _alike(a: Expr, b: Expr) -> bool:
+    """The same tree, indices compared as functions."""
+    if a.dtype is DType.I64 and not isinstance(a, Load):
+        return same_index(a, b)
+    if isinstance(a, Load) and isinstance(b, Load):
+        return a.buffer == b.buffer and all(map(_alike, a.indices, b.indices))
+    if isinstance(a, Op) and isinstance(b, Op):
+        return (a.name, a.type, len(a.args)) == (b.name, b.type, len(b.args)) and all(map(_alike, a.args, b.args))
+    return (isinstance(a, Cast) and isinstance(b, Cast) and a.type is b.type and _alike(a.arg, b.arg)) or a == b
 
 
 def _recurrence(c: Claim, ctx: CheckContext, start: Expr | None) -> tuple[Store, Loop] | str:

@@ -97,6 +97,7 @@ OWED: dict[str, Due] = {
         "distributive buffer_added", "operand_finite contraction_cost buffer_removed", ("contracted_first", "named")
     ),
     "linear_distribution": _due("distributive", f"operand_finite {_MEMORY}", ("summed_apart", "summed_together")),
+    "constant_folding": _due("", "", ("expression_becomes", "literal_at_size")),
     "batch_norm_folding": _due("scale_folded distributive buffer_added", "named operand_finite row_not_empty scales_whole"),
     "factorization": _FACTORED,
     "expand_factorization": _ALGEBRA,

@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import product
 
-from steptp.ir.nodes import Buffer, Cast, Const, Expr, Load, Loop, Op, Path, Program, Size, Store, Var
+from steptp.ir.nodes import Buffer, Cast, Const, Expr, Load, Loop, Op, Path, Program, Store, Var
 from steptp.ir.printer import print_expr
 from steptp.ir.sizes import eval_index
 from steptp.ir.types import DType, LoopKind
-from steptp.ir.walk import enclosing, free_vars, get
+from steptp.ir.walk import enclosing, free_vars, get, loads
 from steptp.reason.patterns import Claim
 from steptp.reason.rederive.context import CheckContext, Rederivation
 from steptp.reason.rederive.figures import _below, _declared
@@ -155,7 +155,7 @@ def _span(expr: Expr, ranges: dict[str, tuple[int, int]], program: Program) -> t
     """Smallest and largest value of an index, operator by operator."""
     if isinstance(expr, Var):
         return ranges[expr.name]
-    if isinstance(expr, (Const, Size)):
+    if not free_vars(expr) and not any(loads(expr)):
         value = eval_index(expr, program.size_env)
         return value, value
     if not isinstance(expr, Op):

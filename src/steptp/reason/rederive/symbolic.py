@@ -50,8 +50,8 @@ class _Multiset:
     count: int = 0
     fresh: bool = False  # it started from the operator's identity
 
-    def value(self) -> str:
-        return _hash("sum", self.reduce, self.base, self.total, self.count)
+    def value(self) -> Value:
+        return _hash("sum", self.reduce, self.base, self.total, self.count) if self.count else self.base
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from steptp.analysis.intervals import interval, loop_intervals
-from steptp.ir import Buffer, Expr, If, Load, Loop, LoopKind, Op, Path, Scope, Store, Var, ix, same_index, simplify_index
+from steptp.ir import Buffer, Const, Expr, If, Load, Loop, LoopKind, Op, Path, Scope, Size, Store, Var, ix, same_index, simplify_index
 from steptp.ir.index import poly_of
 from steptp.ir.nodes import Body, Stmt
 from steptp.ir.resets import reset_plan
@@ -17,6 +17,7 @@ from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotAppli
 from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.exprs import children
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.regions import accesses_under
 from steptp.rewrite.strategies.compute_inline import reads_through
 from steptp.rewrite.strategies.expression_splitting import before_insertion
 from steptp.rewrite.tools import instance_map
@@ -49,7 +50,7 @@ class CacheReadWrite(Strategy):
     def sites(self, ctx: Context) -> Iterator[Site]:
         table = buffer_table(ctx.program)
         for path, loop in ctx.loops:
-            for name in dict.fromkeys(e.buffer for v in _visits(ctx, path) for x in stmt_exprs(v.stmt) for e in loads(x)):
+            for name in dict.fromkeys(e.buffer for _, e in ctx.reads_under(path)):
                 if not isinstance(_read_plan(ctx, path, loop, table[name]), NotApplicable):
                     yield Site.of(self.name, path, mode="read", buffer=name)
             for name in dict.fromkeys(s.buffer for _, s in ctx.stores_under(path) if s.reduce is not None and not s.carry):
@@ -66,25 +67,13 @@ class CacheReadWrite(Strategy):
         return _read(ctx, site, loop, buffer) if params["mode"] == "read" else _accumulate(ctx, site, loop, buffer)
 
 
-def _visits(ctx: Context, path: Path) -> tuple[Visit, ...]:
-    """What stands under the loop at ``path``."""
-    known = ctx.program._cache.setdefault("cache_read_write", {})
-    assert isinstance(known, dict)
-    if path not in known:
-        known[path] = tuple(v for v in ctx.visits if len(v.path) > len(path) and v.path[: len(path)] == path)
-    found = known[path]
-    assert isinstance(found, tuple)
-    return found
-
-
 def _read_plan(ctx: Context, path: Path, loop: Loop, buffer: Buffer) -> _Region | NotApplicable:
     name = buffer.name
-    under = _visits(ctx, path)
-    if any(isinstance(v.stmt, Store) and v.stmt.buffer == name for v in under):
+    if name in ctx.touched(path)[1]:
         return NotApplicable("written", f"{name} is also written under {loop.var}, so a copy could be stale")
     if buffer.scope is Scope.LOCAL:
         return NotApplicable("local", f"{name} is local already")
-    accesses = [(v, e) for v in under for x in stmt_exprs(v.stmt) for e in loads(x) if e.buffer == name]
+    accesses = [(a.met, a.load) for a in accesses_under(ctx, path, name) if a.load is not None and len(a.met.path) > len(path)]
     if not accesses:
         return NotApplicable("not-read", f"nothing under {loop.var} reads {name}")
     if all(isinstance(v.stmt, Store) and v.stmt.reduce is None and v.stmt.value == e for v, e in accesses):
@@ -112,21 +101,39 @@ def _inner_loops(met: Visit, depth: int) -> dict[str, Loop]:
 
 def _not_always(ctx: Context, path: Path, buffer: Buffer, accesses: list[tuple[Visit, Load]]) -> NotApplicable | None:
     """Why some read may not happen in an iteration of the loop at ``path``, or may not see a local copy made there."""
-    sizes = ctx.program.size_env
-    for met, _ in accesses:
+    for met in {id(met): met for met, _ in accesses}.values():
         if any(isinstance(p, If) for p in met.parents[len(path) :]):
             return NotApplicable("guarded", f"{buffer.name} is read under a guard, so a copy could read out of bounds")
-        around = loop_intervals([(loop.var, loop.extent) for _, loop in ctx.enclosing_loops(met.path)], sizes)
         for loop in (p for p in met.parents[len(path) :] if isinstance(p, Loop)):
             if loop.kind.is_concurrent and loop.kind is not LoopKind.VECTOR:
                 return NotApplicable("scope", f"{loop.kind} loop {loop.var} stands between the copy and a read, so the copy could not be local")
-            trips = interval(loop.extent, around, sizes)
-            if trips is None or trips[0] < 1:
+            if _least_runs(ctx, met, loop) < 1:
                 return NotApplicable("extent-varies", f"{loop.var} may run no iteration, so a copy could read out of bounds")
-        sure = {e for x in stmt_exprs(met.stmt) for e in _evaluated(x)}
-        if any(e.buffer == buffer.name and e not in sure for x in stmt_exprs(met.stmt) for e in loads(x)):
+        if buffer.name in _conditional(ctx, met):
             return NotApplicable("conditional", f"{buffer.name} is read under a condition, so a copy could read out of bounds")
     return None
+
+
+def _conditional(ctx: Context, met: Visit) -> frozenset[str]:
+    """The buffers with an element that a statement may read or not; kept with the program."""
+    known = ctx.program._cache.setdefault("read_conditionally", {})
+    assert isinstance(known, dict)
+    if met.path not in known:
+        sure = [e for x in stmt_exprs(met.stmt) for e in _evaluated(x)]
+        every = [e for x in stmt_exprs(met.stmt) for e in loads(x)]
+        known[met.path] = frozenset(e.buffer for e in set(every) - set(sure)) if len(sure) < len(every) else frozenset()
+    found = known[met.path]
+    assert isinstance(found, frozenset)
+    return found
+
+
+def _least_runs(ctx: Context, met: Visit, loop: Loop) -> int:
+    """The fewest iterations of a loop around a statement; 0 where that is not known."""
+    if (runs := ctx.value(loop.extent)) is not None:
+        return runs
+    around = loop_intervals([(p.var, p.extent) for _, p in ctx.enclosing_loops(met.path)], ctx.env)
+    runs_from = interval(loop.extent, around, ctx.env)
+    return 0 if runs_from is None else runs_from[0]
 
 
 def _evaluated(expr: Expr) -> Iterator[Load]:
@@ -241,6 +248,11 @@ def _region(ctx: Context, buffer: Buffer, accesses: list[tuple[Load, dict[str, L
 
 def _split(index: Expr, inside: dict[str, Loop]) -> tuple[Expr, Expr] | None:
     """(outer part, number of values the inner part spans), or ``None``."""
+    if isinstance(index, (Var, Size, Const)):
+        own = inside.get(index.name) if isinstance(index, Var) else None
+        if own is None:
+            return index, ix(1)
+        return None if free_vars(own.extent) else (ix(0), simplify_index(own.extent))
     if any(loads(index)):
         return None
     outer: Expr = ix(0)
@@ -275,7 +287,7 @@ def _accumulate_plan(ctx: Context, path: Path, loop: Loop, buffer: Buffer) -> _A
     if len(found) != 1 or ctx.reset_loop(found[0][0]) != path:
         return NotApplicable("reset", f"{buffer.name} does not reset just before the loop {loop.var}")
     store_path, store = found[0]
-    if any(e.buffer == buffer.name for v in _visits(ctx, path) for x in stmt_exprs(v.stmt) for e in loads(x)):
+    if any(e.buffer == buffer.name for _, e in ctx.reads_under(path)):
         return NotApplicable("read", f"{buffer.name} is read under {loop.var} while it is accumulated")
     if buffer.scope is Scope.LOCAL:
         return NotApplicable("local", f"{buffer.name} is local already")

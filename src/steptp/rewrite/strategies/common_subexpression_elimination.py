@@ -14,7 +14,7 @@ from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.exprs import Place, children, expr_at, exprs_of, parse_place, place_param, with_children
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.strategies.compute_inline import reads_through
-from steptp.rewrite.strategies.expression_splitting import before_insertion, conditional, free_index
+from steptp.rewrite.strategies.expression_splitting import before_insertion, bounds_problem, conditional, free_index
 from steptp.rewrite.tools import buffers_touched, identity_map, instance_map
 
 __all__ = ["CommonSubexpressionElimination", "STRATEGY"]
@@ -75,17 +75,22 @@ def _repeats(ctx: Context, path: Path, expr: Expr) -> tuple[int, int] | NotAppli
         return NotApplicable("vector", f"{around[-1][1].var} is a vector loop, whose lanes cannot share a scalar")
     inputs = {e.buffer for e in loads(expr)}
     last, count = path[-1], 0
+    hidden: NotApplicable | None = None
     for k, stmt in enumerate(body_at(ctx.program, path[:-1])[path[-1] :], path[-1]):
         if not isinstance(stmt, Store):
             break
         here = sum(e == expr for e in _outside_indices(stmt.value))
         count += here
         last = k if here else last
+        if here and not expr.dtype.is_float:
+            where = (*path[:-1], k)
+            found = (bounds_problem(ctx, where, stmt, p) for p, e in exprs_of(stmt) if e == expr and p[0] == len(stmt.indices) and not any(free_index(stmt, p)))
+            hidden = hidden or next((problem for problem in found if problem is not None), None)
         if stmt.buffer in inputs:
             break
     if count < 2:
         return NotApplicable("once", f"`{print_expr(expr)}` occurs only once before something it reads may change")
-    return count, last
+    return hidden or (count, last)
 
 
 def _local(ctx: Context, site: Site, expr: Expr) -> Outcome:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from steptp.analysis.expand import pure_definition
 from steptp.ir import Buffer, DType, Expr, Load, Loop, LoopKind, Path, Program, Scope, Store, Var, ix, print_expr, simplify_index
 from steptp.ir.facts import Fact
 from steptp.ir.resets import conjuncts
 from steptp.ir.sizes import shape_of
-from steptp.ir.walk import all_tmps, body_at, buffer_table, declaring_path, free_vars, loads, map_expr, map_stmt_exprs, replace_at, replace_body
+from steptp.ir.walk import body_at, buffer_table, declaring_path, free_vars, loads, map_expr, map_stmt_exprs, replace_at, replace_body
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, InstanceMap, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.fact_kinds import fact
@@ -39,6 +40,7 @@ MAX_LOCAL = 1 << 16
 _OFFERED = 4  # listed sites run the producer at most so many times as often as before
 _STORAGE = ("region", "whole")
 _KINDS = (LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.UNROLL)
+_Spans = tuple[Span | None, ...]
 
 
 class ComputeAt(Strategy):
@@ -63,7 +65,7 @@ class ComputeAt(Strategy):
                     plan = _plan(ctx, found, target, storage)
                     if isinstance(plan, NotApplicable):
                         continue
-                    after, before = run_count(*plan.built[:2]), run_count(ctx.program, found.nest.store_path)
+                    after, before = _runs(plan), run_count(ctx.program, found.nest.store_path)
                     if after is not None and before is not None and after <= _OFFERED * before:
                         yield Site.of(self.name, path, at=place_param(target), storage=storage)
 
@@ -94,15 +96,26 @@ class _Producer:
 
 @dataclass(frozen=True)
 class _Plan:
-    """A move that is legal: per dimension of the buffer what an iteration reads (``None``: all), and the result."""
+    """A move that is legal: per dimension of the buffer what an iteration reads (``None``: all). The result is built when asked for."""
 
+    ctx: Context
     producer: _Producer
     target: Path
     storage: str
     spans: tuple[Span | None, ...]
-    made: dict[str, NewLoop]
-    local: Buffer | None
-    built: tuple[Program, Path, Forwarding]
+
+    @cached_property
+    def made(self) -> dict[str, NewLoop]:
+        return _new_loops(self.ctx, self.producer, self.target, self.spans)
+
+    @cached_property
+    def local(self) -> Buffer | None:
+        return _local(self.ctx, self.producer, self.target, self.spans) if self.storage == "region" else None
+
+    @cached_property
+    def built(self) -> tuple[Program, Path, Forwarding]:
+        """The child, the path of the moved store in it, and where the parent's statements went."""
+        return _build(self.ctx, self.producer, self.target, self.spans, self.made, self.local)
 
     @property
     def name(self) -> str:
@@ -115,7 +128,7 @@ def _producer(ctx: Context, path: Path) -> _Producer | NotApplicable:
     if isinstance(nest, NotApplicable):
         return nest
     store, name = nest.store, nest.store.buffer
-    if name not in {b.name for _, b in all_tmps(ctx.program)}:
+    if name not in ctx.tmp_names:
         return NotApplicable("interface", f"{name} is an output, not a temporary")
     if (problem := table_problem(ctx, (name,))) is not None:
         return problem
@@ -176,17 +189,6 @@ def _targets(ctx: Context, producer: _Producer) -> Iterator[Path]:
 
 
 def _plan(ctx: Context, producer: _Producer, target: Path, storage: str) -> _Plan | NotApplicable:
-    known = ctx.program._cache.setdefault("compute_at", {})
-    assert isinstance(known, dict)
-    key = (producer.nest.path, target, storage)
-    if key not in known:
-        known[key] = _make_plan(ctx, producer, target, storage)
-    found = known[key]
-    assert isinstance(found, (_Plan, NotApplicable))
-    return found
-
-
-def _make_plan(ctx: Context, producer: _Producer, target: Path, storage: str) -> _Plan | NotApplicable:
     name, loop = producer.buffer.name, ctx.loop(target)
     if loop is None or target not in set(_targets(ctx, producer)):
         return NotApplicable("not-around", f"there is no loop at {path_text(target)} around all reads of {name}")
@@ -194,6 +196,31 @@ def _make_plan(ctx: Context, producer: _Producer, target: Path, storage: str) ->
         return NotApplicable("loop-kind", f"{loop.var} is a {loop.kind} loop; a nest moves under serial, parallel and unrolled loops")
     if (problem := scope_problem(ctx, producer.nest, target)) is not None:
         return problem
+    spans = _spans(ctx, producer, target)
+    if isinstance(spans, NotApplicable):
+        return spans
+    if storage == "whole" and (problem := _not_a_partition(ctx, producer, target, spans)) is not None:
+        return problem
+    if storage == "region" and producer.buffer.scope is Scope.SHARED:
+        return NotApplicable("shared", f"{name} is shared by the threads of a block")
+    return _Plan(ctx, producer, target, storage, spans)
+
+
+def _spans(ctx: Context, producer: _Producer, target: Path) -> _Spans | NotApplicable:
+    """What an iteration of the loop at ``target`` reads; kept with the program, for both kinds of storage."""
+    known = ctx.program._cache.setdefault("compute_at_spans", {})
+    assert isinstance(known, dict)
+    key = (producer.nest.path, target)
+    if key not in known:
+        known[key] = _find_spans(ctx, producer, target)
+    found = known[key]
+    assert isinstance(found, (tuple, NotApplicable))
+    return found
+
+
+def _find_spans(ctx: Context, producer: _Producer, target: Path) -> _Spans | NotApplicable:
+    name, loop = producer.buffer.name, ctx.loop(target)
+    assert loop is not None
     dims, indices = producer.nest.dims(), producer.nest.store.indices
     inside = [inner_loops(a.met, len(target)) for a in producer.reads]
     spans: list[Span | None] = []
@@ -206,16 +233,24 @@ def _make_plan(ctx: Context, producer: _Producer, target: Path, storage: str) ->
         spans.append(None if all_of_it else span)
     if all(spans[d] is None for d in dims):
         return NotApplicable("whole", f"an iteration of {loop.var} reads all of {name}, or what it reads is no box")
-    made = _new_loops(ctx, producer, target, spans)
-    if storage == "whole" and (problem := _not_a_partition(ctx, producer, target, spans)) is not None:
-        return problem
-    local = _local(ctx, producer, target, spans) if storage == "region" else None
-    if isinstance(local, NotApplicable):
-        return local
-    return _Plan(producer, target, storage, tuple(spans), made, local, _build(ctx, producer, target, spans, made, local))
+    return tuple(spans)
 
 
-def _new_loops(ctx: Context, producer: _Producer, target: Path, spans: list[Span | None]) -> dict[str, NewLoop]:
+def _runs(plan: _Plan) -> int | None:
+    """How often the moved store will run, as :func:`run_count` counts it in the result."""
+    ctx, nest = plan.ctx, plan.producer.nest
+    at = {loop.var: plan.spans[d] for d, loop in nest.dims().items()}
+    total = run_count(ctx.program, (*plan.target, 0))
+    for loop in nest.loops:
+        span = at.get(loop.var)
+        extent = ctx.value(loop.extent if span is None else span.size)
+        if total is None or extent is None:
+            return None
+        total *= max(extent, 0)
+    return total
+
+
+def _new_loops(ctx: Context, producer: _Producer, target: Path, spans: _Spans) -> dict[str, NewLoop]:
     nest, dims = producer.nest, producer.nest.dims()
     at = {loop.var: spans[d] for d, loop in dims.items()}
     outer = outer_extents(ctx, target)
@@ -238,7 +273,7 @@ def _new_loops(ctx: Context, producer: _Producer, target: Path, spans: list[Span
     return out
 
 
-def _not_a_partition(ctx: Context, producer: _Producer, target: Path, spans: list[Span | None]) -> NotApplicable | None:
+def _not_a_partition(ctx: Context, producer: _Producer, target: Path, spans: _Spans) -> NotApplicable | None:
     """Why the regions of the iterations would not make up the buffer, each element once."""
     name, dims = producer.buffer.name, producer.nest.dims()
     outer = outer_extents(ctx, target, producer.nest.path[:-1])
@@ -256,15 +291,13 @@ def _not_a_partition(ctx: Context, producer: _Producer, target: Path, spans: lis
     return None
 
 
-def _kept(producer: _Producer, spans: list[Span | None] | tuple[Span | None, ...]) -> list[int]:
+def _kept(producer: _Producer, spans: _Spans) -> list[int]:
     """The dimensions that the region keeps."""
     return [d for d in producer.nest.dims() if (span := spans[d]) is None or not span.single]
 
 
-def _local(ctx: Context, producer: _Producer, target: Path, spans: list[Span | None]) -> Buffer | NotApplicable:
+def _local(ctx: Context, producer: _Producer, target: Path, spans: _Spans) -> Buffer:
     old, dims = producer.buffer, producer.nest.dims()
-    if old.scope is Scope.SHARED:
-        return NotApplicable("shared", f"{old.name} is shared by the threads of a block")
     shape = tuple(dims[d].extent if (span := spans[d]) is None else span.size for d in _kept(producer, spans))
     crossed = {p.kind for a in producer.reads for p in a.met.parents[len(target) :] if isinstance(p, Loop)}
     alone = all(not k.is_concurrent or k is LoopKind.VECTOR for k in crossed) and math.prod(shape_of(shape, ctx.program)) <= MAX_LOCAL
@@ -272,10 +305,7 @@ def _local(ctx: Context, producer: _Producer, target: Path, spans: list[Span | N
     return Buffer(name, old.dtype, shape, Scope.LOCAL if alone else Scope.GLOBAL)
 
 
-def _build(
-    ctx: Context, producer: _Producer, target: Path, spans: list[Span | None], made: dict[str, NewLoop], local: Buffer | None
-) -> tuple[Program, Path, Forwarding]:
-    """The child, the path of the moved store in it, and where the parent's statements went."""
+def _build(ctx: Context, producer: _Producer, target: Path, spans: _Spans, made: dict[str, NewLoop], local: Buffer | None) -> tuple[Program, Path, Forwarding]:
     nest, program, loop = producer.nest, ctx.program, ctx.loop(target)
     assert loop is not None
     kept = _kept(producer, spans)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from steptp.analysis.model import Access
-from steptp.ir import Path, Stmt
+from steptp.ir import Path
 from steptp.ir.walk import body_at, replace_body
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.fact_kinds import fact
-from steptp.rewrite.tools import buffers_touched, instance_map
+from steptp.rewrite.tools import instance_map
 
 __all__ = ["ExpressionReorder", "STRATEGY"]
 
@@ -50,7 +50,7 @@ class ExpressionReorder(Strategy):
         return Applied(
             child,
             Exactness.BITWISE,
-            (fact("independent", "dependence", first=path_text(path), second=path_text(after), shared=tuple(sorted(_shared(body[n], body[n + 1])))),),
+            (fact("independent", "dependence", first=path_text(path), second=path_text(after), shared=tuple(sorted(_shared(ctx, path, after)))),),
             instance_map(ctx.program, child, swap, lambda _: {}),
             Forwarding(((path, after), (after, path))),
             (site,),
@@ -64,18 +64,19 @@ def _problem(ctx: Context, path: Path) -> NotApplicable | None:
         return NotApplicable("no-neighbour", f"no statement follows the one at {path_text(path)}")
     if body[n] == body[n + 1]:
         return NotApplicable("no-op", "the two statements are the same")
-    if _shared(body[n], body[n + 1]):
-        depth, after = len(ctx.enclosing_loops(path)), (*owner, n + 1)
-        for dep in ctx.legality.deps:
-            if dep.level == len(dep.masks) == depth and _under(dep.source, path) and _under(dep.sink, after):
+    after = (*owner, n + 1)
+    if _shared(ctx, path, after):
+        depth = len(ctx.enclosing_loops(path))
+        for dep in ctx.legality.straight:
+            if dep.level == depth and _under(dep.source, path) and _under(dep.sink, after):
                 if (found := ctx.legality.exists(dep, ())) is not None:
                     return NotApplicable("dependent", f"the statements at {path_text(path)} and {path_text(after)} depend on each other: {found.text}")
     return None
 
 
-def _shared(first: Stmt, second: Stmt) -> frozenset[str]:
+def _shared(ctx: Context, first: Path, second: Path) -> frozenset[str]:
     """Buffers that both touch and at least one writes."""
-    (reads, writes), (next_reads, next_writes) = buffers_touched(first), buffers_touched(second)
+    (reads, writes), (next_reads, next_writes) = ctx.touched(first), ctx.touched(second)
     return (writes & (next_reads | next_writes)) | (reads & next_writes)
 
 

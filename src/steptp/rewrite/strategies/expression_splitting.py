@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from steptp.ir import Buffer, Expr, Load, Loop, LoopKind, Op, Path, Scope, Store, Var, print_expr
+from steptp.ir import Buffer, DType, Expr, Load, Loop, LoopKind, Op, Path, Scope, Store, Var, print_expr
 from steptp.ir.nodes import Cast, Stmt
 from steptp.ir.sizes import shape_of
 from steptp.ir.walk import body_at, free_vars, loads, replace_at, replace_body, subexprs
@@ -16,7 +16,7 @@ from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.strategies.compute_inline import MAX_NODES, may_be_overwritten, reads_through
 from steptp.rewrite.tools import instance_map
 
-__all__ = ["ExpressionSplitting", "STRATEGY", "before_insertion", "conditional", "free_index"]
+__all__ = ["ExpressionSplitting", "STRATEGY", "before_insertion", "bounds_problem", "conditional", "free_index"]
 
 MAX_ELEMENTS = 1 << 24
 
@@ -35,6 +35,8 @@ class ExpressionSplitting(Strategy):
                 if place[0] != len(store.indices) or not isinstance(expr, (Op, Cast)) or not any(loads(expr)):
                     continue
                 if (len(place) == 1 and store.reduce is None) or conditional(store, place) or any(free_index(store, place)):
+                    continue
+                if bounds_problem(ctx, path, store, place) is not None:
                     continue
                 for into in ("scalar", "tensor"):
                     refused = _scalar_problem(ctx, path) if into == "scalar" else _tensor_problem(ctx, path, expr)
@@ -57,6 +59,8 @@ class ExpressionSplitting(Strategy):
             return NotApplicable("conditional", f"`{print_expr(expr)}` is evaluated under a condition only")
         if any(free_index(store, place)):
             return NotApplicable("index", f"`{print_expr(expr)}` is part of an index")
+        if (problem := bounds_problem(ctx, site.path, store, place)) is not None:
+            return problem
         return _scalar(ctx, site, store, place, expr) if params["into"] == "scalar" else _tensor(ctx, site, store, place, expr)
 
 
@@ -73,6 +77,29 @@ def conditional(store: Store, place: Place) -> bool:
         if isinstance(above, Op) and ((above.name == "select" and place[n] > 0) or (above.name in ("and", "or") and place[n] == 1)):
             return True
     return False
+
+
+def bounds_problem(ctx: Context, path: Path, store: Store, place: Place) -> NotApplicable | None:
+    """Whether the place lies in a condition on integers without which a read that it guards might leave its array: named, it would no longer show."""
+    expr = expr_at(store, place)
+    assert expr is not None
+    if not expr.dtype.is_int and not any(isinstance(e, Op) and e.dtype is DType.BOOL and e.args[0].dtype.is_int for e in subexprs(expr)):
+        return None
+    for n in range(1, len(place)):
+        above = expr_at(store, place[:n])
+        if isinstance(above, Op) and above.name in ("select", "and", "or") and place[n] == 0:
+            for read in (e for arg in above.args[1:] for e in loads(arg)):
+                if not _surely_inside(ctx, path, read):
+                    text = print_expr(expr, expr.dtype)
+                    return NotApplicable("bounds", f"`{text}` keeps the index of {print_expr(read)} in bounds, which a temporary would hide")
+    return None
+
+
+def _surely_inside(ctx: Context, path: Path, read: Load) -> bool:
+    st = ctx.model.at(path)
+    spans = [st.index_bounds(index) for index in read.indices]
+    shape = ctx.model.declarations[read.buffer].shape
+    return all(span is not None and span[0] >= 0 and span[1] < size for span, size in zip(spans, shape, strict=True))
 
 
 def _scalar_problem(ctx: Context, path: Path) -> NotApplicable | None:

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 
 from steptp.ir import Buffer, Expr, Load, Loop, Op, Store, Var, ix, op, print_expr, simplify_index
 from steptp.ir.index import poly_of
-from steptp.ir.nodes import Path
+from steptp.ir.nodes import Path, Program
 from steptp.ir.sizes import shape_of
 from steptp.ir.walk import body_at, free_vars, loads, replace_at
-from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome
+from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, InstanceMap, NotApplicable, Outcome
 from steptp.rewrite.context import Context
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.loop_pattern import LoopPattern
 from steptp.rewrite.sums import SumNest, declare, sum_nest, too_big, wrapped
+from steptp.rewrite.tools import instance_map
 
 __all__ = ["Im2col", "STRATEGY"]
 
@@ -160,9 +161,28 @@ def _apply(ctx: Context, found: _Convolution) -> Applied:
             fact("order_kept", "dependence", buffer=store.buffer, reduce="+"),
             *(fact("buffer_added", "child", name=b.name, dtype=str(dtype), elements=math.prod(shape_of(b.shape, program))) for b in shapes),
         ),
-        None,
+        _instances(ctx, child, nest, last, var),
         Forwarding(((nest.nest.store_path, last), (nest.path, (*owner, n + 2)), *moves)),
     )
+
+
+def _instances(ctx: Context, child: Program, nest: SumNest, product: Path, var: str) -> InstanceMap:
+    """The product runs the sum's instances, its loop counting through the summed ones; the copies are read through."""
+    iters: dict[str, Expr] = {}
+    rest: Expr = Var(var)
+    for loop in reversed(nest.reduction):
+        iters[loop.var] = op("%", rest, loop.extent)
+        rest = op("//", rest, loop.extent)
+    owner, n = nest.path[:-1], nest.path[-1]
+
+    def source(path: Path) -> Path | None:
+        if path[: len(owner)] != owner or path[len(owner)] < n:
+            return path
+        if path == product:
+            return nest.nest.store_path
+        return None if path[len(owner)] < n + 2 else (*owner, path[len(owner)] - 2, *path[len(owner) + 1 :])
+
+    return instance_map(ctx.program, child, source, lambda path: iters if path == product else {})
 
 
 STRATEGY = Im2col()

@@ -10,12 +10,13 @@ from itertools import permutations
 from steptp.ir import Buffer, If, Load, Loop, Path, Program, Store, Var
 from steptp.ir.nodes import Body, Expr, Stmt
 from steptp.ir.sizes import shape_of
-from steptp.ir.walk import all_tmps, buffer_table, declaring_path, loads, map_expr, stmt_exprs
+from steptp.ir.walk import all_tmps, buffer_table, declaring_path, map_expr
 from steptp.rewrite.base import Applied, BufferMap, Exactness, Family, Forwarding, InstanceMap, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context
 from steptp.rewrite.fact_kinds import fact
+from steptp.rewrite.regions import reads_of, writes_of
 from steptp.rewrite.strategies.expression_splitting import before_insertion
-from steptp.rewrite.tools import buffers_touched, identity_map, instance_map
+from steptp.rewrite.tools import identity_map, instance_map
 
 __all__ = ["LayoutTransformation", "STRATEGY", "rewrite_accesses"]
 
@@ -32,7 +33,7 @@ class LayoutTransformation(Strategy):
     summary = "permute the dimensions of a temporary, or of a copy of an input"
 
     def sites(self, ctx: Context) -> Iterator[Site]:
-        read = frozenset().union(*(buffers_touched(s)[0] for s in ctx.program.body))
+        read = ctx.touched(())[0]
         inputs = {b.name for b in ctx.program.inputs}
         for home, buffer in [*all_tmps(ctx.program), *(((), b) for b in ctx.program.inputs)]:
             if len(buffer.shape) < 2 or buffer.name not in read or len(buffer.shape) > 4:
@@ -81,14 +82,13 @@ def _read_perm(text: object) -> tuple[int, ...] | None:
 
 def _only_copied(ctx: Context, name: str) -> bool:
     """Whether every read of a buffer just copies elements elsewhere."""
-    reading = [v.stmt for v in ctx.visits if any(e.buffer == name for x in stmt_exprs(v.stmt) for e in loads(x))]
+    reading = [a.met.stmt for a in reads_of(ctx.program).get(name, ())]
     return all(isinstance(s, Store) and s.reduce is None and isinstance(s.value, Load) and s.value.buffer == name for s in reading)
 
 
 def _accesses(ctx: Context, name: str) -> tuple[tuple[Expr, ...], ...]:
     """The indices of every read and write of a buffer."""
-    reads = [e.indices for v in ctx.visits for x in stmt_exprs(v.stmt) for e in loads(x) if e.buffer == name]
-    return (*reads, *(s.indices for _, s in ctx.stores if s.buffer == name))
+    return (*(a.indices for a in reads_of(ctx.program).get(name, ())), *(s.indices for _, s in writes_of(ctx).get(name, ())))
 
 
 def _symmetric(buffer: Buffer, accesses: tuple[tuple[Expr, ...], ...], perm: Sequence[int]) -> bool:

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 
-from steptp.ir import Expr, Load, Loop, LoopKind, Path, Program, Scope, ix, op, print_expr, program_hash, simplify_index
+from steptp.ir import Expr, If, Load, Loop, LoopKind, Path, Program, Scope, ix, op, print_expr, program_hash, simplify_index
 from steptp.ir.affine import is_pure
 from steptp.ir.facts import Fact
 from steptp.ir.kernels import AXIS_LIMITS, MAX_THREADS, Kernel, kernels
 from steptp.ir.types import DType
-from steptp.ir.walk import free_sizes, replace_at, subexprs, visit
+from steptp.ir.walk import free_sizes, free_vars, loads, replace_at, subexprs, visit
 from steptp.rewrite.base import Applied, Exactness, Family, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.gpu import crossing_problem, kernel_of, launch_problem
 from steptp.rewrite.strategies.loop_vectorization import _stride_facts
-from steptp.rewrite.tools import accumulation_facts, buffers_touched, identity_map
+from steptp.rewrite.tools import accumulation_facts, identity_map
 
 __all__ = ["LoopBinding", "STRATEGY"]
 
@@ -50,7 +50,7 @@ class LoopBinding(Strategy):
             taken = {other.kind for _, other in (*ctx.enclosing_loops(path), *ctx.loops_under(path))}
             for axes in (_BLOCKS, _THREADS):
                 free = next((axis for axis in axes if axis not in taken), None)
-                if free is not None and isinstance(_bind(ctx, path, loop, free), Program):
+                if free is not None and (_plainly_launched(ctx, path, loop, free) or isinstance(_bind(ctx, path, loop, free), Program)):
                     yield Site.of(self.name, path, axis=str(free))
 
     def apply(self, ctx: Context, site: Site) -> Outcome:
@@ -98,6 +98,20 @@ def _loop_problem(ctx: Context, path: Path, loop: Loop) -> NotApplicable | None:
     return None
 
 
+def _plainly_launched(ctx: Context, path: Path, loop: Loop, axis: LoopKind) -> bool:
+    """The loop would be the only bound one, with nothing in narrow memories and nothing that threads might skip: then only the limit of the axis counts."""
+    if kernels(ctx.program) or any(b.scope is not Scope.GLOBAL for _, b in ctx.tmps):
+        return False
+    for met in ctx.visits_under(path):
+        stmt = met.stmt
+        if isinstance(stmt, If) and (loop.var in free_vars(stmt.cond) or any(loads(stmt.cond))):
+            return False
+        if isinstance(stmt, Loop) and (stmt.tmps or loop.var in free_vars(stmt.extent)):
+            return False
+    extent = ctx.value(loop.extent)
+    return extent is not None and extent <= AXIS_LIMITS[axis] and (axis.is_block or extent <= MAX_THREADS)
+
+
 def _bind(ctx: Context, path: Path, loop: Loop, axis: LoopKind) -> Program | NotApplicable:
     """The program with the loop on the axis, or why it cannot be there."""
     around, under = ctx.enclosing_loops(path), [(p, o) for p, o in ctx.loops_under(path) if p != path]
@@ -117,8 +131,10 @@ def _bind(ctx: Context, path: Path, loop: Loop, axis: LoopKind) -> Program | Not
 def _scope_problem(ctx: Context, path: Path, loop: Loop, axis: LoopKind) -> NotApplicable | None:
     """A narrow temporary from outside that the iterations would have to share, or a shared one inside."""
     reach = {b.name: b.scope for b in ctx.program.tmps} | {b.name: b.scope for _, o in ctx.enclosing_loops(path) for b in o.tmps}
+    if all(b.scope is Scope.GLOBAL for _, b in ctx.tmps):
+        return None
     narrow = {n for n, s in reach.items() if s is Scope.LOCAL or (s is Scope.SHARED and axis.is_block)}
-    if seen := sorted(narrow & frozenset().union(*buffers_touched(loop))):
+    if seen := sorted(narrow & frozenset().union(*ctx.touched(path))):
         whom = "thread" if reach[seen[0]] is Scope.LOCAL else "block"
         return NotApplicable("scope", f"{seen[0]}, declared outside of {loop.var}, belongs to one {whom}, so the iterations of {loop.var} could not share it")
     if axis.is_thread:

@@ -10,7 +10,7 @@ from steptp.ir.walk import replace_at
 from steptp.rewrite.base import Applied, Exactness, Family, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.fact_kinds import fact
-from steptp.rewrite.tools import accumulation_facts, buffers_touched, identity_map
+from steptp.rewrite.tools import accumulation_facts, identity_map
 
 __all__ = ["LoopParallelization", "STRATEGY"]
 
@@ -61,8 +61,9 @@ def _problem(ctx: Context, site: Site) -> NotApplicable | None:
     for path, other in ctx.loops_under(site.path):
         if path != site.path and (other.kind is LoopKind.PARALLEL or other.kind.is_bound):
             return NotApplicable("nested", f"the {other.kind} loop {other.var} lies inside {loop.var}; threads are started by one outer loop only")
-    narrow = {b.name for _, other in ctx.enclosing_loops(site.path) for b in other.tmps if b.scope is not Scope.GLOBAL}
-    if seen := sorted(narrow & (frozenset().union(*buffers_touched(loop)))):
+    outside = (*ctx.program.tmps, *(b for _, other in ctx.enclosing_loops(site.path) for b in other.tmps))
+    narrow = {b.name for b in outside if b.scope is not Scope.GLOBAL}
+    if seen := sorted(narrow & frozenset().union(*ctx.touched(site.path))):
         return NotApplicable("scope", f"{seen[0]}, declared outside of {loop.var}, belongs to one thread, so the iterations of {loop.var} could not share it")
     extent = ctx.value(loop.extent)
     if extent is not None and extent < 2:

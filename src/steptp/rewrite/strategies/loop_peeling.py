@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from steptp.ir import Body, DType, Expr, If, Loop, Op, Path, Program, Stmt, Store, Var, ix, op, print_expr, same_index, simplify_index
@@ -15,8 +15,8 @@ from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, Instance
 from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.regions import table_problem
-from steptp.rewrite.second_copy import SecondCopy, copy_entries, fold_choices, second_copy
-from steptp.rewrite.tools import instance_map, lower_bound, substitute_body
+from steptp.rewrite.second_copy import SecondCopy, copy_entries, decided, fold_choices, second_copy
+from steptp.rewrite.tools import instance_map, lower_bound, substitute_body, substitute_expr
 
 __all__ = ["LoopPeeling", "STRATEGY", "Tile", "find_tile", "without_guards"]
 
@@ -46,7 +46,7 @@ class LoopPeeling(Strategy):
                 yield Site.of(self.name, path, part="tile")
             if extent < 3:
                 continue
-            useful = [part for part in ("first", "last") if _chooses_on(loop) and _parts(ctx, path, loop, part, 1).folded]
+            useful = _decisive(ctx, path, loop)
             for part in useful:
                 yield Site.of(self.name, path, part=part, count=1)
             if extent > _LANES and extent % _LANES > ("last" in useful):
@@ -86,41 +86,87 @@ def _reset_problem(ctx: Context, path: Path, loop: Loop) -> NotApplicable | None
     return None
 
 
-def _chooses_on(loop: Loop) -> bool:
-    """Whether a choice below depends on the loop's variable."""
-    exprs = (e for met in visit(loop.body) for x in stmt_exprs(met.stmt) for e in subexprs(x))
-    return any(isinstance(e, Op) and e.name == "select" and loop.var in free_vars(e.args[0]) for e in exprs)
+def _decisive(ctx: Context, path: Path, loop: Loop) -> list[str]:
+    """The parts of one iteration, of ``first`` and ``last``, that decide a choice below, in either loop."""
+    conds = dict[tuple[tuple[str, Expr], ...], dict[Expr, None]]()  # by the loops between
+    for met in ctx.visits_under(path)[1:]:
+        for expr in stmt_exprs(met.stmt):
+            for e in subexprs(expr):
+                if isinstance(e, Op) and e.name == "select" and loop.var in free_vars(e.args[0]):
+                    conds.setdefault(tuple((p.var, p.extent) for p in met.parents[len(path) :] if isinstance(p, Loop)), {})[e.args[0]] = None
+    out = []
+    kept = dict[object, dict[Expr, bool | None]]()  # answers about the other loops
+    for part in ("first", "last") if conds else ():
+        becomes, front, back = _ranges(loop, part, 1)
+        around = ctx.extents_around(path)
+        for inner, some in conds.items():
+            known = kept.setdefault(inner, {})
+            before = {**around, loop.var: front, **dict(inner)}
+            behind = {**around, loop.var: back}
+            for var, extent in inner:
+                behind[var] = substitute_expr(extent, {loop.var: becomes}, behind)
+            if _decides(some, loop.var, before, None, known) or _decides(some, loop.var, behind, becomes, known):
+                out.append(part)
+                break
+    return out
+
+
+def _decides(conds: Iterable[Expr], var: str, extents: Mapping[str, Expr], becomes: Expr | None, known: dict[Expr, bool | None]) -> bool:
+    """Whether a choice on ``var`` is decided where that is another value and the loops run as in ``extents``."""
+    if any(var in free_vars(e) for e in extents.values()):
+        known.clear()
+    for cond in [c for c in known if var in free_vars(c)]:
+        del known[cond]
+    for cond in conds:
+        if becomes is not None:
+            for part in _comparisons(cond):
+                if part not in known and var in free_vars(part):
+                    known[part] = decided(substitute_expr(part, {var: becomes}, extents), extents)
+        if decided(cond, extents, known) is not None:
+            return True
+    return False
+
+
+def _comparisons(cond: Expr) -> Iterator[Expr]:
+    if isinstance(cond, Op) and cond.name in ("and", "or"):
+        for part in cond.args:
+            yield from _comparisons(part)
+    else:
+        yield cond
+
+
+def _ranges(loop: Loop, part: str, count: int) -> tuple[Expr, Expr, Expr]:
+    """What the variable becomes in the second loop, and both extents."""
+    rest = simplify_index(loop.extent - ix(count))
+    start, front, back = (rest, rest, ix(count)) if part == "last" else (ix(count), ix(count), rest)
+    return simplify_index(Var(loop.var) + start), front, back
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """Both loops, the constraint that they need (if it does not follow), and whether a choice was decided."""
+    """Both loops, and the constraint that they need (if it does not follow)."""
 
     front: Loop
     back: Loop
     becomes: Expr
     need: Expr | None
     copy: SecondCopy
-    folded: bool
 
 
 def _parts(ctx: Context, path: Path, loop: Loop, part: str, count: int) -> _Parts:
     var, around = loop.var, ctx.extents_around(path)
-    rest = simplify_index(loop.extent - ix(count))
+    becomes, *extents = _ranges(loop, part, count)
     low = lower_bound(loop.extent)
     need = op(">=", loop.extent, ix(count))
-    start, extents = (rest, (rest, ix(count))) if part == "last" else (ix(count), (ix(count), rest))
-    becomes = simplify_index(Var(var) + start)
     copy = second_copy(ctx, path, resets=False)
     twin = copy.body[0]
     assert isinstance(twin, Loop)
     inside = {**around, var: extents[1]}
     moved = substitute_body(twin.body, {var: becomes}, inside)
     bodies = fold_choices(loop.body, var, {**around, var: extents[0]}), fold_choices(moved, var, inside)
-    folded = bodies[0] != loop.body or bodies[1] != moved
     stated = (low is None or low < count) and need not in ctx.program.constraints
     front, back = replace(loop, extent=extents[0], body=bodies[0]), replace(twin, extent=extents[1], body=bodies[1])
-    return _Parts(front, back, becomes, need if stated else None, copy, folded)
+    return _Parts(front, back, becomes, need if stated else None, copy)
 
 
 def _peel(ctx: Context, path: Path, loop: Loop, part: str, count: int) -> Outcome:
@@ -148,7 +194,7 @@ class Tile:
 def find_tile(ctx: Context, path: Path, loop: Loop) -> Tile | NotApplicable:
     """The split that the loop at ``path`` comes from: ``i0*T+i1<N`` guards what runs in tiles of ``T``."""
     found: dict[Expr, tuple[Expr, Expr, str]] = {}
-    for met in visit(loop.body):
+    for met in visit(loop.body) if any(isinstance(v.stmt, If) for v in ctx.visits_under(path)) else ():
         if isinstance(met.stmt, If):
             loops = {p.var: p for p in met.parents if isinstance(p, Loop)}
             found |= {c: match for c in conjuncts(met.stmt.cond) if (match := _tail_guard(c, loop, loops)) is not None}

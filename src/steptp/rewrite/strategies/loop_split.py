@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from steptp.ir import DType, Expr, If, Loop, LoopKind, Path, Program, Size, Stmt, Store, Var, ix, op, print_expr, simplify_cond, simplify_index
@@ -11,7 +11,7 @@ from steptp.ir.walk import body_at, free_vars, replace_at, substitute
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, InstanceMap, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.fact_kinds import fact
-from steptp.rewrite.injective import reset_index_problem
+from steptp.rewrite.injective import reset_index_problem, resets_in_question
 from steptp.rewrite.tools import (
     accumulation_facts,
     add_constraint,
@@ -30,6 +30,7 @@ __all__ = ["LoopSplit", "STRATEGY", "FACTORS", "Factor", "factor_choices", "read
 FACTORS = (2, 4, 8, 16, 32, 64)
 _KINDS = (LoopKind.SERIAL, LoopKind.PARALLEL)
 _TAILS = ("exact", "guard", "peel")
+_ANY = 1 << 40  # stands for every tile size: a tile as long as this reaches whatever a shorter one would
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +178,26 @@ def _exact(ctx: Context, site: Site, loop: Loop, extent: int, factor: Factor) ->
     )
 
 
-def guard_problem(ctx: Context, factors: Mapping[Path, int]) -> NotApplicable | None:
+def guard_problem(ctx: Context, factors: Mapping[Path, int], exact: Collection[Path] = ()) -> NotApplicable | None:
     """Why the loops at these paths cannot be split with a guard: behind the end, a resetting accumulation's index may meet other elements.
 
-    This happens where a tile loop is split again: ``i0*T0+(i2*T1+i3)`` repeats elements unless ``T1`` divides ``T0``.
+    This happens where a tile loop is split again: ``i0*T0+(i2*T1+i3)`` repeats elements unless ``T1`` divides ``T0``. The tile sizes may be
+    re-bound, so each guarded loop must stand any; those at ``exact`` keep a size that divides.
     """
+    if not resets_in_question(ctx, factors):
+        return None
+    if (problem := _split_problem(ctx, factors)) is not None:
+        return problem
+    if _split_problem(ctx, {path: f if path in exact else _ANY for path, f in factors.items()}) is None:
+        return None
+    return NotApplicable(
+        "reset-other-sizes",
+        "at a tile size that does not divide the loop, a resetting accumulation's index could not be shown to hit every element once (guards do not count); "
+        "use tail=exact, which states that it divides",
+    )
+
+
+def _split_problem(ctx: Context, factors: Mapping[Path, int]) -> NotApplicable | None:
     replaced: dict[Path, dict[str, Expr]] = {}
     by: dict[str, Expr] = {}
     for path, factor in factors.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from steptp.ir import DType, Expr, If, Loop, LoopKind, Path, Size, Var, ix, op, print_expr, simplify_cond, simplify_index
 from steptp.ir.facts import Fact
@@ -41,7 +41,7 @@ class LoopTiling(Strategy):
                 for b in _divisors(columns):
                     yield Site.of(self.name, path, outer=a, inner=b, tail="exact")
             uneven = next(((f, f) for f in (8, 4, 3, 2) if f < min(rows, columns) and (rows % f or columns % f)), None)
-            if uneven is not None and guard_problem(ctx, {path: uneven[0], (*path, 0): uneven[1]}) is None:
+            if uneven is not None and _guard_problem(ctx, path, (rows, columns), uneven) is None:
                 yield Site.of(self.name, path, outer=uneven[0], inner=uneven[1], tail="guard")
 
     def apply(self, ctx: Context, site: Site) -> Outcome:
@@ -61,9 +61,11 @@ class LoopTiling(Strategy):
         b = read_factor(ctx, params["inner"], (a.new,) if a.new else ())
         if isinstance(b, NotApplicable):
             return b
+        extents: list[int] = []
         for one, factor in ((loop, a), (inner, b)):
             extent = ctx.value(one.extent)
             assert extent is not None
+            extents.append(extent)
             if factor.value >= extent:
                 return NotApplicable("factor", f"{one.var} runs {extent} times, so a tile of {factor.value} would hold the whole loop")
             if tail == "exact" and extent % factor.value:
@@ -71,9 +73,14 @@ class LoopTiling(Strategy):
         order = check_tiling(ctx, site.path)
         if isinstance(order, NotApplicable):
             return order
-        if tail == "guard" and (problem := guard_problem(ctx, {site.path: a.value, (*site.path, 0): b.value})) is not None:
+        if tail == "guard" and (problem := _guard_problem(ctx, site.path, extents, (a.value, b.value))) is not None:
             return problem
         return _tile(ctx, site, loop, inner, a, b, order)
+
+
+def _guard_problem(ctx: Context, path: Path, extents: Sequence[int], factors: tuple[int, int]) -> NotApplicable | None:
+    tiles = dict(zip((path, (*path, 0)), factors, strict=True))
+    return guard_problem(ctx, tiles, exact=[p for p, extent in zip(tiles, extents, strict=True) if extent % tiles[p] == 0])
 
 
 def _divisors(extent: int) -> tuple[int, ...]:

@@ -37,8 +37,12 @@ class OperatorFission(Strategy):
         for path, loop in ctx.loops:
             for at in range(1, len(loop.body)):
                 for depth in range(1, len(path) + 1):
+                    chain = _chain(ctx, path, depth)
+                    if isinstance(chain, NotApplicable):
+                        break  # deeper ones are no perfect nest either
                     site = Site.of(self.name, path, at=at, depth=depth)
-                    if isinstance(self.apply(ctx, site), Applied):
+                    kept = None if isinstance(_expand(ctx, path, at, chain), NotApplicable) else _order_kept(ctx, path, at, depth)
+                    if kept or (kept is None and isinstance(self.apply(ctx, site), Applied)):
                         yield site
 
     def apply(self, ctx: Context, site: Site) -> Outcome:
@@ -82,7 +86,7 @@ class OperatorFission(Strategy):
             BufferMap(b.name, b.name, (*(Var(o.var) for o in outer), *(Var(f"d{k}") for k in range(len(b.shape) - len(outer))))) for b, outer in moved
         )
         instances = replace(instance_map(ctx.program, child, source, lambda _: {}), buffers=places)
-        if (problem := order_problem(ctx.program, child, instances, "cutting")) is not None:
+        if not _order_kept(ctx, path, at, depth) and (problem := order_problem(ctx.program, child, instances, "cutting")) is not None:
             return problem
         stmts = [s for _, s in ctx.stores_under(top)]
         return Applied(
@@ -114,6 +118,28 @@ def _chain(ctx: Context, path: Path, depth: int) -> list[Loop] | NotApplicable:
             return NotApplicable("imperfect", f"the {depth} loops that end at {path_text(path)} are no perfect nest")
         loops.append(loop)
     return loops
+
+
+def _order_kept(ctx: Context, path: Path, at: int, depth: int) -> bool | None:
+    """Whether the cut keeps the order of all dependences, as far as their masks show it; ``None``: compare the programs.
+
+    It does where no cut loop carries one from the back to the front (Allen and Kennedy, *Optimizing Compilers for Modern Architectures*, section 2.4), and no
+    reset of the back moves behind what the front does to its buffer.
+    """
+    top, found = len(path) - depth + 1, False
+    front = frozenset().union(*(names for n in range(at) for names in ctx.touched((*path, n))))
+    for at_store, store in ctx.stores_under(path):
+        before = ctx.reset_loop(at_store)
+        if at_store[len(path)] >= at and before is not None and top <= len(before) <= len(path) and store.buffer in front:
+            return None
+    for length in range(top, len(path) + 1):
+        for dep in ctx.legality.carried_deps(path[:length]):
+            source, sink = dep.source.statement.origin, dep.sink.statement.origin
+            if source[: len(path)] == path == sink[: len(path)] and sink[len(path)] < at <= source[len(path)]:
+                found = True
+                if ctx.legality.exists(dep, ()) is not None:
+                    return False
+    return None if found else True
 
 
 def _wrap(chain: list[Loop], body: Body, gone: set[str], other: Body) -> Stmt:

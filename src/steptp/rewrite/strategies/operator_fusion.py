@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from steptp.ir import Loop, LoopKind, Path, Program, Store, Var, print_expr, same_index
 from steptp.ir.nodes import Body, Expr, Stmt
-from steptp.ir.walk import body_at, enclosing, fresh_name, loads, replace_body, stmt_exprs, visit
+from steptp.ir.walk import body_at, enclosing, fresh_name, replace_body, visit
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, InstanceMap, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.orders import order_problem
-from steptp.rewrite.tools import accumulation_facts, buffers_touched, instance_map, substitute_body
+from steptp.rewrite.regions import accesses_under
+from steptp.rewrite.tools import accumulation_facts, instance_map, substitute_body, substitute_expr
 
 __all__ = ["OperatorFusion", "STRATEGY"]
 
@@ -104,14 +105,9 @@ def _same_iteration_only(ctx: Context, path: Path, depth: int) -> bool:
         inner = {loop.var for p, loop in ctx.loops_under(start) if len(p) >= len(path) + depth}
         if inner & numbers.keys():
             return False  # a variable that means two loops
-        for v in ctx.visits:
-            if v.path[: len(start)] != start:
-                continue
-            stored = [(v.stmt.buffer, v.stmt.indices)] if isinstance(v.stmt, Store) else []
-            for name, indices in (*stored, *((e.buffer, e.indices) for x in stmt_exprs(v.stmt) for e in loads(x))):
-                if name not in shared:
-                    continue
-                at = {(k, d) for d, i in enumerate(indices) if isinstance(i, Var) and (k := numbers.get(i.name)) is not None}
+        for name in shared:
+            for access in accesses_under(ctx, start, name):
+                at = {(k, d) for d, i in enumerate(access.indices) if isinstance(i, Var) and (k := numbers.get(i.name)) is not None}
                 for k in range(depth):
                     found = {d for j, d in at if j == k}
                     places[name, k] = places[name, k] & found if (name, k) in places else found
@@ -159,9 +155,7 @@ def _header_problem(ctx: Context, path: Path, depth: int) -> NotApplicable | Non
             return NotApplicable("loop-kind", f"{a.var} is a {a.kind} loop and {b.var} a {b.kind} loop")
         if a.kind not in _KINDS:
             return NotApplicable("loop-kind", f"{a.var} is a {a.kind} loop; GPU axes are not fused")
-        extent = substitute_body((Store("", (), b.extent),), same, {})[0]
-        assert isinstance(extent, Store)
-        if not same_index(a.extent, extent.value):
+        if not same_index(a.extent, substitute_expr(b.extent, same, {})):
             return NotApplicable("header", f"{a.var} runs {print_expr(a.extent)} times and {b.var} {print_expr(b.extent)} times")
         same[b.var] = Var(a.var)
     return None
@@ -212,9 +206,7 @@ def _around(program: Program, path: Path) -> list[Loop]:
 
 
 def _touched(ctx: Context, place: Path) -> tuple[frozenset[str], frozenset[str]]:
-    stmt = ctx.stmt(place)
-    assert stmt is not None
-    return buffers_touched(stmt)
+    return ctx.touched(place)
 
 
 def _written(ctx: Context, path: Path) -> tuple[str, ...]:

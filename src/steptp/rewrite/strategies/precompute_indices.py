@@ -13,7 +13,7 @@ from steptp.ir.sizes import eval_index, shape_of
 from steptp.ir.walk import buffer_table, free_vars, loads, map_expr, replace_at, subexprs
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, path_text
-from steptp.rewrite.exprs import Place, children, expr_at, exprs_of, parse_place, place_param, place_text
+from steptp.rewrite.exprs import Place, children, expr_at, parse_place, place_param, place_text
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.strategies.compute_inline import MAX_NODES
 from steptp.rewrite.strategies.expression_splitting import before_insertion
@@ -50,14 +50,13 @@ class PrecomputeIndices(Strategy):
     summary = "look an index expression up in a table that is computed once"
 
     def sites(self, ctx: Context) -> Iterator[Site]:
-        for path, store in ctx.stores:
-            seen: set[Expr] = set()
-            for place, expr in exprs_of(store):
-                if place[0] != len(store.indices) or not isinstance(expr, Op) or expr.dtype is not DType.I64 or expr in seen:
-                    continue
-                if not isinstance(_plan(ctx, path, store, place), NotApplicable):
-                    seen.add(expr)
-                    yield Site.of(self.name, path, at=place_param(place))
+        seen: set[tuple[Path, Expr]] = set()
+        for path, store, place, expr in ctx.values:
+            if not isinstance(expr, Op) or expr.dtype is not DType.I64 or len(place) < 2 or (path, expr) in seen:
+                continue
+            if not isinstance(_plan(ctx, path, store, place), NotApplicable):
+                seen.add((path, expr))
+                yield Site.of(self.name, path, at=place_param(place))
 
     def apply(self, ctx: Context, site: Site) -> Outcome:
         params = dict(site.params)
@@ -72,18 +71,17 @@ def _plan(ctx: Context, path: Path, store: Store, place: Place) -> _Plan | NotAp
     expr = expr_at(store, place)
     if expr is None or place[0] != len(store.indices):
         return NotApplicable("no-such-expression", f"the value stored at {path_text(path)} has no expression at {place_text(place)}")
-    shown = print_expr(expr)
     if not any(isinstance(expr_at(store, place[:n]), Load) for n in range(1, len(place))):
-        return NotApplicable("not-an-index", f"`{shown}` is not part of an index of a read")
+        return NotApplicable("not-an-index", f"`{print_expr(expr)}` is not part of an index of a read")
     if any(loads(expr)):
-        return NotApplicable("reads-memory", f"`{shown}` reads memory, so its values are not known before the program runs")
+        return NotApplicable("reads-memory", f"`{print_expr(expr)}` reads memory, so its values are not known before the program runs")
     if not isinstance(expr, Op) or not free_vars(expr):
-        return NotApplicable("trivial", f"`{shown}` is not worth a table")
+        return NotApplicable("trivial", f"`{print_expr(expr)}` is not worth a table")
     around = [loop for _, loop in ctx.enclosing_loops(path)]
     loops = tuple(loop for loop in around if loop.var in free_vars(expr))
     whole = isinstance(expr_at(store, place[:-1]), Load)
     if expr.name not in _COSTLY and not (whole and (len(loops) > 1 or any(isinstance(e, Op) and e.name in _COSTLY for e in subexprs(expr)))):
-        return NotApplicable("trivial", f"`{shown}` is as cheap to compute as to look up")
+        return NotApplicable("trivial", f"`{print_expr(expr)}` is as cheap to compute as to look up")
     for loop in loops:
         if free_vars(loop.extent):
             return NotApplicable("extent-varies", f"{loop.var} runs {print_expr(loop.extent, DType.I64)} times, which varies, so the table would have no shape")

@@ -20,6 +20,7 @@ from steptp.rewrite.moving import (
     SingleNest,
     bounds,
     changed,
+    inputs_of,
     outer_extents,
     place_param,
     read_place,
@@ -31,9 +32,9 @@ from steptp.rewrite.moving import (
 )
 from steptp.rewrite.orders import order_problem
 from steptp.rewrite.regions import Span, covers, inner_loops, span_of, table_problem, tiling, writes_of
-from steptp.rewrite.tools import accumulation_facts, buffers_touched, drop_unused_sizes, fold_multiples, instance_map
+from steptp.rewrite.tools import accumulation_facts, drop_unused_sizes, fold_multiples, instance_map
 
-__all__ = ["ReverseComputeAt", "STRATEGY", "Move", "moves", "plan_move", "applied"]
+__all__ = ["ReverseComputeAt", "STRATEGY", "Move", "moves", "plan_move", "tied_by", "applied"]
 
 _KINDS = (LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.UNROLL)
 
@@ -52,7 +53,7 @@ class ReverseComputeAt(Strategy):
     def sites(self, ctx: Context) -> Iterator[Site]:
         for path, _ in ctx.loops:
             for target in moves(ctx, path):
-                if isinstance(plan_move(ctx, path, target), Move):
+                if tied_by(ctx, path, target) is not None:
                     yield Site.of(self.name, path, at=place_param(target))
 
     def apply(self, ctx: Context, site: Site) -> Outcome:
@@ -101,7 +102,43 @@ def plan_move(ctx: Context, path: Path, target: Path) -> Move | NotApplicable:
     return found
 
 
+def tied_by(ctx: Context, path: Path, target: Path) -> str | None:
+    """The buffer of :func:`plan_move`, or ``None`` where there is no move; builds a child only where nothing cheaper decides."""
+    tie = _tie(ctx, path, target)
+    if isinstance(tie, NotApplicable):
+        return None
+    legal = _decided(ctx, target, tie)
+    if legal is None:
+        legal = isinstance(plan_move(ctx, path, target), Move)
+    return tie.buffer if legal else None
+
+
 def _make_move(ctx: Context, path: Path, target: Path) -> Move | NotApplicable:
+    tie = _tie(ctx, path, target)
+    return tie if isinstance(tie, NotApplicable) else _moved(ctx, tie.nest, target, tie.buffer, tie.spans)
+
+
+@dataclass(frozen=True)
+class _Tie:
+    """What would move and why: ``spans`` has the part of each loop's range that belongs to an iteration, as far as ``buffer`` ties it to one."""
+
+    nest: SingleNest
+    buffer: str
+    spans: dict[str, Span]
+
+
+def _tie(ctx: Context, path: Path, target: Path) -> _Tie | NotApplicable:
+    """All that has to hold but for dependences; kept with the program."""
+    known = ctx.program._cache.setdefault("reverse_compute_at_tie", {})
+    assert isinstance(known, dict)
+    if (path, target) not in known:
+        known[path, target] = _find_tie(ctx, path, target)
+    found = known[path, target]
+    assert isinstance(found, (_Tie, NotApplicable))
+    return found
+
+
+def _find_tie(ctx: Context, path: Path, target: Path) -> _Tie | NotApplicable:
     nest, loop = single_nest(ctx, path), ctx.loop(target)
     if isinstance(nest, NotApplicable):
         return nest
@@ -125,7 +162,7 @@ def _make_move(ctx: Context, path: Path, target: Path) -> Move | NotApplicable:
         if isinstance(spans, NotApplicable):
             tried = tried or spans
         else:
-            return _moved(ctx, nest, target, buffer, spans)
+            return _Tie(nest, buffer, spans)
     return tried or NotApplicable("not-read", f"the nest at {path_text(path)} reads nothing that is written under {loop.var}")
 
 
@@ -196,26 +233,52 @@ def _moved(ctx: Context, nest: SingleNest, target: Path, buffer: str, spans: dic
     back = {forward(p): p for p, _ in ctx.stores}
     iters = nest.iters(by, program, child)
     instances = instance_map(program, child, lambda p: back[p], lambda p: iters if p == store_path else {})
-    if not _plainly_legal(ctx, nest, target, buffer, spans.keys()) and (problem := _dependence_problem(ctx, nest, target, child, instances)) is not None:
+    if not _decided(ctx, target, _Tie(nest, buffer, spans)) and (problem := _dependence_problem(ctx, nest, target, child, instances)) is not None:
         return problem
     return Move(nest, target, buffer, made, child, store_path, forward, instances)
 
 
-def _plainly_legal(ctx: Context, nest: SingleNest, target: Path, buffer: str, moved: Collection[str]) -> bool:
-    """Only the tied buffer is shared with what stands between, nothing is computed from itself, no loop over terms moves: tiles then prove the move, at all sizes.
+def _decided(ctx: Context, target: Path, tie: _Tie) -> bool | None:
+    """Whether dependences allow the move, as far as tiles and the masks of dependences show it; ``None``: compare the programs.
 
-    Loops that move index the result, so each of its elements still gets all terms in one run of the loops that stay, after the same reset.
+    It is legal where only the tied buffer is shared with what stands between, nothing is computed from itself, and every element gets its terms as before:
+    loops that move index the result, or run in the order in which they ran. It is not where a nest between both makes what this one reads, or the like.
     """
-    store = nest.store
-    indexing = {i.name for i in store.indices if isinstance(i, Var)}
-    if len(indexing) < len(store.indices) or not set(moved) <= indexing:
+    nest, store, moved = tie.nest, tie.nest.store, tie.spans.keys()
+    depth, first = len(nest.path) - 1, target[len(nest.path) - 1]
+    reads, writes = _touched_between(ctx, nest.path, first)
+    mine = inputs_of(ctx, nest) | {e.buffer for p in nest.owners for e in loads(p.extent if isinstance(p, Loop) else p.cond)}
+    if mine & writes != {tie.buffer} or store.buffer in reads | writes:
+        between = (d for d in ctx.legality.straight_into(nest.store_path) if d.source.statement.origin[:depth] == nest.path[:-1])
+        return False if any(first < d.source.statement.origin[depth] and ctx.legality.exists(d, ()) is not None for d in between) else None
+    resets = store.reduce is not None and not store.carry
+    if store.buffer in mine or (resets and (ctx.reset_loop(nest.store_path) or ())[: len(nest.path)] != nest.path):
+        return None
+    fixed = {i.name for i in store.indices if isinstance(i, Var)}
+    mixed = frozenset().union(*(free_vars(i) for i in store.indices if not isinstance(i, Var)))
+    if any(any(loads(i)) for i in store.indices) or (resets and mixed & moved):
+        return None
+    return True if moved <= fixed or _same_order(ctx, target, tie, fixed) else None
+
+
+def _same_order(ctx: Context, target: Path, tie: _Tie, fixed: Collection[str]) -> bool:
+    """Whether the nest's loops but those in ``fixed`` run through the same sequence after the move, each loop written as digits: the loops that count its parts, then itself."""
+    nest, outer = tie.nest, outer_extents(ctx, target, tie.nest.path[:-1])
+    chain = [p for at, p in ctx.enclosing_loops((*target, 0)) if len(at) >= len(nest.path)]
+    virtual = {v for _, e in nest.origin for v in free_vars(e)}
+    if any(p.kind.is_concurrent for p in chain) or any(free_vars(p.extent) for p in (*chain, *nest.loops)) or virtual - set(fixed):
         return False
-    if store.reduce is not None and not store.carry and (ctx.reset_loop(nest.store_path) or ())[: len(nest.path)] != nest.path:
-        return False
-    reads, writes = _touched_between(ctx, nest.path, target[len(nest.path) - 1])
-    exprs = (*store.indices, store.value, *(p.extent if isinstance(p, Loop) else p.cond for p in nest.owners))
-    mine = {e.buffer for x in exprs for e in loads(x)}
-    return store.buffer not in reads | writes | mine and mine & writes == {buffer}
+    before: list[str] = []
+    inside: list[str] = []
+    for p in nest.loops:
+        span = tie.spans.get(p.var)
+        if p.var in fixed:
+            continue
+        tiles = None if span is None else tiling(ctx.program, span, outer)
+        own = [] if span is not None and span.single else [f"{p.var}'"]
+        before += [*(tiles[0] if tiles is not None else ()), *own]
+        inside += own
+    return before == [*(p.var for p in chain if p.var in before), *inside]
 
 
 def _touched_between(ctx: Context, path: Path, first: int) -> tuple[frozenset[str], frozenset[str]]:
@@ -226,9 +289,7 @@ def _touched_between(ctx: Context, path: Path, first: int) -> tuple[frozenset[st
         reads: frozenset[str] = frozenset()
         writes: frozenset[str] = frozenset()
         for n in range(first, path[-1]):
-            stmt = ctx.stmt((*path[:-1], n))
-            assert stmt is not None
-            more = buffers_touched(stmt)
+            more = ctx.touched((*path[:-1], n))
             reads, writes = reads | more[0], writes | more[1]
         known[path, first] = reads, writes
     found = known[path, first]

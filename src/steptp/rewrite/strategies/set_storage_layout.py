@@ -11,14 +11,15 @@ from steptp.ir.facts import Fact
 from steptp.ir.index import poly_of
 from steptp.ir.nodes import Body, Stmt
 from steptp.ir.sizes import shape_of
-from steptp.ir.walk import all_tmps, declaring_path, map_expr
+from steptp.ir.walk import all_tmps, declaring_path, free_vars, map_expr
 from steptp.rewrite.base import Applied, BufferMap, Exactness, Family, InstanceMap, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.injective import reset_layout_problem
+from steptp.rewrite.regions import writes_of
 from steptp.rewrite.strategies.layout_transformation import _accesses, _redeclare, rewrite_accesses
 from steptp.rewrite.strategies.loop_split import read_factor
-from steptp.rewrite.tools import add_constraint, add_size, buffers_touched, drop_unused_sizes, fold_multiples, identity_map, quotient, tile_sizes
+from steptp.rewrite.tools import add_constraint, add_size, drop_unused_sizes, fold_multiples, identity_map, quotient, tile_sizes
 
 __all__ = ["SetStorageLayout", "STRATEGY"]
 
@@ -55,34 +56,33 @@ class SetStorageLayout(Strategy):
     summary = "block, split or fuse dimensions of a temporary"
 
     def sites(self, ctx: Context) -> Iterator[Site]:
-        read = frozenset().union(*(buffers_touched(s)[0] for s in ctx.program.body))
+        read = ctx.touched(())[0]
         tiles = [name for name in tile_sizes(ctx.program) if ctx.env[name] >= 2]
-        for home, buffer in all_tmps(ctx.program):
+        for home, buffer in ctx.tmps:
             if buffer.name not in read or not buffer.shape:
                 continue
             rank, sizes = len(buffer.shape), shape_of(buffer.shape, ctx.program)
+            resets = [s.indices for _, s in writes_of(ctx).get(buffer.name, ()) if s.reduce is not None and not s.carry]
+            factors: tuple[int | str, ...] = (*FACTORS, *tiles)
             for dim in range(rank):
-                choices: tuple[int | str, ...] = (*FACTORS, *tiles)
-                for factor in choices:
+                cuts: dict[int | str, bool] = {}  # where the parts go does not matter to a reset
+                for factor in factors:
+                    value = factor if isinstance(factor, int) else ctx.env[factor]
+                    if rank >= MAX_RANK or sizes[dim] % value or value >= sizes[dim]:
+                        continue
+                    split = Site.of(self.name, home, buffer=buffer.name, op="split", dim=dim, factor=factor)
+                    plain = all(isinstance(i[dim], Var) or not free_vars(i[dim]) for i in resets)  # i//T and i%T show i
+                    cuts[factor] = plain or isinstance(_layout(ctx, buffer, split), _Layout)
                     for how in ("last", "first"):
-                        yield from self._listed(ctx, buffer, sizes, Site.of(self.name, home, buffer=buffer.name, op="block", dim=dim, factor=factor, to=how))
-                largest = [f for f in FACTORS if f < sizes[dim] and sizes[dim] % f == 0][-1:]
-                splits: tuple[int | str, ...] = (*tiles,) or (*largest,)
-                for factor in splits:
-                    yield from self._listed(ctx, buffer, sizes, Site.of(self.name, home, buffer=buffer.name, op="split", dim=dim, factor=factor))
+                        if cuts[factor] and dim != (rank - 1 if how == "last" else 0):
+                            yield Site.of(self.name, home, buffer=buffer.name, op="block", dim=dim, factor=factor, to=how)
+                for factor in tiles or [f for f in FACTORS if f in cuts][-1:]:
+                    if cuts.get(factor):
+                        yield Site.of(self.name, home, buffer=buffer.name, op="split", dim=dim, factor=factor)
             for dim in range(rank - 1):
-                yield from self._listed(ctx, buffer, sizes, Site.of(self.name, home, buffer=buffer.name, op="fuse", dim=dim))
-
-    def _listed(self, ctx: Context, buffer: Buffer, sizes: tuple[int, ...], site: Site) -> Iterator[Site]:
-        params = dict(site.params)
-        factor = params.get("factor", 1)
-        value = factor if isinstance(factor, int) else ctx.env[factor]
-        dim = params["dim"]
-        assert isinstance(dim, int)
-        if sizes[dim] % value or (value != 1 and value >= sizes[dim]):
-            return
-        if not isinstance(_layout(ctx, buffer, site), NotApplicable):
-            yield site
+                site = Site.of(self.name, home, buffer=buffer.name, op="fuse", dim=dim)
+                if not resets or isinstance(_layout(ctx, buffer, site), _Layout):
+                    yield site
 
     def apply(self, ctx: Context, site: Site) -> Outcome:
         params = dict(site.params)

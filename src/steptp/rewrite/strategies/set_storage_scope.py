@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from steptp.ir import Buffer, Path, Program, Scope, Store
-from steptp.ir.kernels import SHARED_BYTES, bytes_of
+from steptp.ir.kernels import SHARED_BYTES, bytes_of, placement
 from steptp.ir.walk import all_tmps, loads, stmt_exprs
 from steptp.rewrite.base import Applied, Exactness, Family, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context
 from steptp.rewrite.fact_kinds import fact
-from steptp.rewrite.gpu import crossing_problem, launch_problem, out_of_reach
+from steptp.rewrite.gpu import crossing_problem, kernel_of, launch_problem, out_of_reach
 from steptp.rewrite.strategies.layout_transformation import _redeclare
 from steptp.rewrite.tools import identity_map
 
@@ -26,6 +26,9 @@ class SetStorageScope(Strategy):
 
     ``local`` belongs to one thread: no ``par``, block or thread loop may lie between the declaration and an access. ``shared`` belongs to a block and is
     declared in a block loop outside thread loops. In kernels no value may pass to a thread or block that does not see the memory.
+
+    Listed are steps that move the temporary in the lowered program: those of temporaries that a kernel declares. Outside of kernels a scope is only a
+    claim about readers; the CPU back end allocates every temporary alike.
     """
 
     name = "set_storage_scope"
@@ -34,9 +37,13 @@ class SetStorageScope(Strategy):
     summary = "move a temporary to local, shared or global storage"
 
     def sites(self, ctx: Context) -> Iterator[Site]:
+        places = placement(ctx.program)
         for home, buffer in all_tmps(ctx.program):
+            if kernel_of(ctx.program, home) is None:
+                continue
             for scope in (Scope.LOCAL, Scope.SHARED, Scope.GLOBAL):
-                if scope is not buffer.scope and isinstance(_plan(ctx, home, buffer, scope), Program):
+                child = _plan(ctx, home, buffer, scope) if scope is not buffer.scope else None
+                if isinstance(child, Program) and placement(child)[buffer.name] is not places[buffer.name]:
                     yield Site.of(self.name, home, buffer=buffer.name, scope=str(scope))
 
     def apply(self, ctx: Context, site: Site) -> Outcome:

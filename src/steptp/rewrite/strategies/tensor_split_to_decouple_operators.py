@@ -10,12 +10,12 @@ from steptp.ir import Buffer, DType, Expr, If, Load, Loop, Path, Program, Stmt, 
 from steptp.ir.facts import Fact
 from steptp.ir.resets import conjuncts
 from steptp.ir.sizes import shape_of
-from steptp.ir.walk import all_tmps, body_at, buffer_table, declaring_path, free_vars, loads, map_expr, map_program_exprs, replace_at, replace_body
+from steptp.ir.walk import body_at, buffer_table, declaring_path, free_vars, loads, map_expr, map_program_exprs, replace_at, replace_body
 from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, InstanceMap, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.fact_kinds import fact
-from steptp.rewrite.moving import SingleNest, place_param, read_place, single_nest
-from steptp.rewrite.regions import inner_loops, reads_of, resolved, span_of, table_problem
+from steptp.rewrite.moving import SingleNest, inputs_of, place_param, read_place, single_nest
+from steptp.rewrite.regions import inner_loops, reads_of, resolved, span_of, table_problem, writes_of
 from steptp.rewrite.second_copy import copy_entries, second_copy
 from steptp.rewrite.tools import instance_map, lower_bound, substitute_body
 
@@ -92,9 +92,7 @@ def _plan(ctx: Context, nest: SingleNest, target: Path, cut: str) -> _Plan | Not
         return NotApplicable("extent-varies", f"{loop.var} is bound to a GPU axis or runs a varying number of times")
     if extent < 2:
         return NotApplicable("extent", f"{loop.var} runs {extent} times; nothing can be cut")
-    if any(e.buffer == store.buffer for x in (*store.indices, store.value) for e in loads(x)) or any(
-        e is not None for p in nest.owners if isinstance(p, If) for e in loads(p.cond)
-    ):
+    if store.buffer in inputs_of(ctx, nest) or any(True for p in nest.owners if isinstance(p, If) for _ in loads(p.cond)):
         return NotApplicable("recurrence", f"{store.buffer} is computed from its own elements, or under a guard on data")
     if any(isinstance(p, Loop) and loop.var in free_vars(p.extent) for p in nest.owners):
         return NotApplicable("extent-varies", f"a loop inside {loop.var} runs a number of times that depends on it")
@@ -125,7 +123,7 @@ def _indexing(store: Store) -> frozenset[str]:
 def _boundary(ctx: Context, nest: SingleNest, loop: Loop, dim: int) -> Expr | NotApplicable:
     """Where the first reader behind the start begins; every read must lie on one side."""
     name = nest.store.buffer
-    if name not in {b.name for _, b in all_tmps(ctx.program)} or sum(s.buffer == name for _, s in ctx.stores) > 1:
+    if name not in ctx.tmp_names or len(writes_of(ctx)[name]) > 1:
         return NotApplicable("interface", f"{name} is no temporary with a single writer")
     spans = [span_of([(a.indices[dim], inner_loops(a.met, 0))]) for a in reads_of(ctx.program).get(name, ())]
     starts = sorted({(n, s.base) for s in spans if s is not None and (n := ctx.value(s.base)) is not None and n > 0}, key=lambda p: p[0])
