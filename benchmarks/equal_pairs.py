@@ -53,7 +53,7 @@ def programs(pair: Pair) -> tuple[Any, Any]:
     from steptp.frontend.workload import from_module
 
     kind = _MODULES[len(pair.shapes)]
-    return tuple(from_module(kind(body), lambda seed: pair.inputs(seed), pair.name, randomise=False).program for body in (pair.first, pair.second))  # type: ignore[return-value]
+    return tuple(from_module(kind(body), pair.inputs, pair.name, randomise=False).program for body in (pair.first, pair.second))  # type: ignore[return-value]
 
 
 def pairs() -> list[Pair]:

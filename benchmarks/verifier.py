@@ -30,9 +30,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src")]
-
 DEPTHS = (0, 1, 3)
 STEPS_CHECKED = 6  # further sampled steps of each state that must be accepted
 REFUSED = ("not_equal", "illegal", "unsafe_memory", "malformed", "crashed", "build_failed")

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cuda_on_cpu import compiler, run_on_cpu
+from gpu_texts import tiled
 
 from steptp.analysis import safety_problems
 from steptp.interp import evaluate
@@ -18,19 +19,7 @@ from steptp.ir import Program, parse, shape_of
 from steptp.lower import BuildError, cuda_source, tvmscript
 from steptp.rewrite import engine
 
-TILED = """size N=8 K=6 L=4 T=2
-in A f32[N,K] B[K,L]
-out C f32[N,L]
-by io:N//T bx jo:L//T
-  tmp SA f32[T,T] shared SB[T,T] shared acc[T,T] shared
-  ty i:T tx j:T acc[i,j] = 0
-  for ko:K//T
-    ty i:T tx j:T
-      SA[i,j] = A[io*T+i,ko*T+j]
-      SB[i,j] = B[ko*T+i,jo*T+j]
-    ty i:T tx j:T for k:T carry acc[i,j] += SA[i,k]*SB[k,j]
-  ty i:T tx j:T C[io*T+i,jo*T+j] = acc[i,j]
-"""
+TILED = tiled("N=8 K=6 L=4 T=2")
 SOFTMAX = """size N=3 L=6
 in X f32[N,L]
 out Y f32[N,L]

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cuda_on_cpu import _SHIM, compiler
+from gpu_texts import tiled
 
 from steptp.interp import evaluate
 from steptp.ir import parse
@@ -35,19 +36,7 @@ for s:T bx i:N Y[s+1,i] = Y[s,(i+1)%N]+f32(s)
 for s:T for q:s+1 if (s+q)%2==0: tx i:N if i>q: Y[s+1,i] = Y[s+1,i]*f32(q+2)
 if f[0]>0: bx i:N Y[0,i] = 1
 """
-TILED = """size N=8 K=6 L=4 T=2
-in A f32[N,K] B[K,L]
-out C f32[N,L]
-by io:N//T bx jo:L//T
-  tmp SA f32[T,T] shared SB[T,T] shared acc[T,T] shared
-  ty i:T tx j:T acc[i,j] = 0
-  for ko:K//T
-    ty i:T tx j:T
-      SA[i,j] = A[io*T+i,ko*T+j]
-      SB[i,j] = B[ko*T+i,jo*T+j]
-    ty i:T tx j:T for k:T carry acc[i,j] += SA[i,k]*SB[k,j]
-  ty i:T tx j:T C[io*T+i,jo*T+j] = acc[i,j]
-"""
+TILED = tiled("N=8 K=6 L=4 T=2")
 PROGRAMS = {"host": HOST, "tiled": TILED}
 needs_nvcc = pytest.mark.skipif(nvcc() is None, reason="no nvcc")
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C++ compiler")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gpu_texts import tiled
 
 from steptp.errors import StepTPError
 from steptp.ir import parse
@@ -16,19 +17,7 @@ from steptp.lower import BuildError, BuildOptions, assembly, build, cuda_source,
 from steptp.lower.build import aligned
 
 ADD = "size N=40\nin X f32[N] I i32[N] 0..7\nout Y f32[N]\nvec i:N Y[i] = X[i]+f32(I[i])\n"
-TILED = """size N=64 K=64 L=64 T=16
-in A f32[N,K] B[K,L]
-out C f32[N,L]
-by io:N//T bx jo:L//T
-  tmp SA f32[T,T] shared SB[T,T] shared acc[T,T] shared
-  ty i:T tx j:T acc[i,j] = 0
-  for ko:K//T
-    ty i:T tx j:T
-      SA[i,j] = A[io*T+i,ko*T+j]
-      SB[i,j] = B[ko*T+i,jo*T+j]
-    ty i:T tx j:T for k:T carry acc[i,j] += SA[i,k]*SB[k,j]
-  ty i:T tx j:T C[io*T+i,jo*T+j] = acc[i,j]
-"""
+TILED = tiled("N=64 K=64 L=64 T=16")
 
 
 def test_equal_text_gives_equal_tir_in_two_processes() -> None:

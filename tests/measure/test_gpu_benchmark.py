@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from steptp.lower.gpu import nvcc
-from steptp.verify.device import check_on_device, kind_of_failure
-from steptp.verify.isolation import StepTask
+from steptp.verify.device import check_on_device
+from steptp.verify.isolation import StepTask, kind_of_failure
 from steptp.verify.verdict import VerdictKind
 
 ROOT = Path(__file__).parent.parent.parent

@@ -13,6 +13,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -127,8 +128,7 @@ class _Build:
             margin = self._margin(pool)
             self._waves(pool, roots, by_hash, ledger, margin)
             self._measure(pool, by_hash, ledger, margin)
-            described = self._described(pool, ledger, by_hash)
-        write_dataset(self.out, self.config, ledger, by_hash, self.journals, described, self._info(ledger, margin), self.host)
+            write_dataset(self.out, self.config, ledger, by_hash, self.journals, partial(_described, pool), self._info(ledger, margin), self.host)
         self._lap("write")
         self.result.steps = ledger.count()
         self.result.dropped = dict(ledger.dropped)
@@ -269,22 +269,6 @@ class _Build:
         self.result.measured = len(chosen)
         self._lap("measure")
 
-    def _described(self, pool: Pool, ledger: Ledger, by_hash: dict[str, Root]) -> dict[str, Any]:
-        """The descriptions of all programs of the dataset; the workers make those that no compiled check has made."""
-        found: dict[str, Any] = {}
-        texts: dict[str, str] = {}
-        for entry in ledger.final():
-            if entry.id in self.journals.checks:
-                found.update(self.journals.checks.get(entry.id)["programs"])
-            walk = self.journals.walks.get(entry.walk)["programs"]
-            texts |= {entry.root: by_hash[entry.root].text} | {name: walk[name]["text"] for name in (entry.parent, entry.child) if name}
-        missing = [(name, text) for name, text in texts.items() if name not in found]
-        for (name, _), outcome in pool.map(_description, missing, ordered=False):
-            if not outcome.ok:
-                raise DatasetError("dataset-describe", f"the program {name} could not be described: {outcome.status} {outcome.message}")
-            found[name] = outcome.value
-        return found
-
     def _time(self, pool: Pool, entries: list[Entry], by_hash: dict[str, Root], margin: float, journal: Journal, name: str, salt: str) -> None:
         done = sum(e.id in journal for e in entries)
 
@@ -327,9 +311,14 @@ def _timed(item: tuple[str, StepTask[Any]]) -> dict[str, Any] | None:
     return None if result.timing is None else timing_json(result.timing)
 
 
-def _description(item: tuple[str, str]) -> Mapping[str, Any]:
-    """Runs in a worker: the description of one of (hash, text)."""
-    return describe(item[1])
+def _described(pool: Pool, texts: Mapping[str, str]) -> dict[str, Any]:
+    """The descriptions of programs by hash, made by the workers: they have the back end loaded. Raises :class:`DatasetError` ``dataset-describe``."""
+    found: dict[str, Any] = {}
+    for name, (_, outcome) in zip(texts, pool.map(describe, texts.values()), strict=True):
+        if not outcome.ok:
+            raise DatasetError("dataset-describe", f"the program {name} could not be described: {outcome.status} {outcome.message}")
+        found[name] = outcome.value
+    return found
 
 
 def select_measured(entries: list[Entry], count: int | None) -> list[Entry]:

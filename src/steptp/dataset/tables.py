@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from steptp.analysis.host import HostInfo
 from steptp.dataset.card import write_card
@@ -25,15 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["write_dataset"]
 
 
+Describe: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, Any]]
+
+
 def write_dataset(
-    out: Path, config: BuildConfig, ledger: Ledger, roots: dict[str, Root], journals: Journals, described: dict[str, Any], info: dict[str, Any], host: HostInfo
+    out: Path, config: BuildConfig, ledger: Ledger, roots: dict[str, Root], journals: Journals, describe: Describe, info: dict[str, Any], host: HostInfo
 ) -> None:
-    """Write ``steps``, ``programs`` (whose columns ``described`` has, by program), the views, the card and ``build.json`` (last, so that a folder
-    with one is complete)."""
+    """Write ``steps``, ``programs``, the views, the card and ``build.json`` (last, so that a folder with one is complete).
+
+    ``describe`` gives the columns of programs that no compiled check has described: texts by hash → descriptions by hash.
+    """
     entries = ledger.final()
     versions = digest(json.dumps(info["versions"], sort_keys=True))
     texts: dict[str, str] = {}
     first: dict[str, Entry] = {}
+    described: dict[str, Any] = {}
 
     def records() -> Iterator[StepRecord]:
         last, walk = "", {}
@@ -46,7 +52,7 @@ def write_dataset(
                 if name:
                     texts.setdefault(name, walk["programs"][name]["text"])
                     first.setdefault(name, entry)
-            yield _record(entry, walk["steps"][entry.index], roots[entry.root], journals, info["host_key"], versions, entry.id in ledger.measured)
+            yield _record(entry, walk["steps"][entry.index], roots[entry.root], journals, described, info["host_key"], versions, entry.id in ledger.measured)
 
     def programs(names: frozenset[str]) -> Iterator[ProgramRecord]:
         for name in sorted(names):
@@ -54,6 +60,7 @@ def write_dataset(
             yield ProgramRecord(hash=name, text=texts[name], workload=root.workload, root=root.hash, family=root.family, **described[name])
 
     steps = list(records())
+    described.update(describe({name: text for name, text in texts.items() if name not in described}))
     again = {e.id: t for e in entries if e.id in ledger.measured and e.id in journals.again and (t := journals.again.get(e.id)["timing"]) is not None}
     mark_best_siblings(steps, again)
     write_tables(out, steps, programs)
@@ -70,13 +77,16 @@ def describe_host(host: HostInfo) -> str:
     return ", ".join(f"{name} {value}" for name, value in host.to_dict().items() if value)
 
 
-def _record(entry: Entry, step: dict[str, Any], root: Root, journals: Journals, host: str, versions: str, measured: bool) -> StepRecord:
+def _record(
+    entry: Entry, step: dict[str, Any], root: Root, journals: Journals, described: dict[str, Any], host: str, versions: str, measured: bool
+) -> StepRecord:
     evidence = list(step["evidence"])
     verdict, tier = step["verdict"], step["tier"]
     if entry.id in journals.checks:
         check = journals.checks.get(entry.id)
         evidence += check["evidence"]
         verdict, tier = check["verdict"], check["tier"]
+        described.update(check["programs"])
     example = next((e["counterexample"] for e in evidence if "counterexample" in e), None)
     plain = {
         k: step[k]

@@ -9,7 +9,7 @@ from steptp.ir.nodes import Body, Cast, Const, Expr, If, Load, Loop, Op, Program
 from steptp.ir.sizes import eval_index
 from steptp.ir.walk import buffers, free_vars, visit
 
-__all__ = ["access_check", "count_instances", "instance_counter", "size_code", "expr_size", "index_bounds", "unguarded_accesses_fit"]
+__all__ = ["access_check", "count_instances", "instance_counter", "size_code", "expr_size", "index_bounds"]
 
 _WIDE = (-(1 << 62), 1 << 62)
 
@@ -129,13 +129,8 @@ def _loop_counter(loop: Loop) -> _Counter:
     return ragged
 
 
-def unguarded_accesses_fit(program: Program, sizes: Mapping[str, int]) -> bool:
-    """Whether no access outside guards and ``select`` surely reaches beyond its array at these sizes (look-ups count as fitting)."""
-    return access_check(program)(sizes)
-
-
 def access_check(program: Program) -> Callable[[Mapping[str, int]], bool]:
-    """:func:`unguarded_accesses_fit` of one program, for many values of its sizes (derived sizes included)."""
+    """A test of sizes (derived ones included): whether no access outside guards and ``select`` surely reaches beyond its array (look-ups count as fitting)."""
     shapes = {b.name: b.shape for b in buffers(program)}
     nests: dict[tuple[tuple[str, Expr], ...], dict[tuple[Expr, Expr], None]] = {}
     for met in visit(program):

@@ -14,7 +14,7 @@ from functools import reduce
 from steptp.ir.nodes import Const, Expr, Loop, Op, Size, Var, op
 from steptp.ir.types import DType
 
-__all__ = ["Poly", "simplify_index", "simplify_cond", "poly_of", "extents_of", "same_index", "ix"]
+__all__ = ["Poly", "simplify_index", "simplify_cond", "expr_of", "poly_of", "extents_of", "same_index", "ix"]
 
 _Key = tuple[Expr, ...]
 Poly = dict[_Key, int]
@@ -39,7 +39,7 @@ def simplify_index(expr: Expr, extents: Mapping[str, Expr] | None = None) -> Exp
     """
     if expr.dtype is not DType.I64 or isinstance(expr, (Var, Size, Const)):
         return expr
-    return _emit(_poly(expr, extents or {}))
+    return expr_of(_poly(expr, extents or {}))
 
 
 def simplify_cond(expr: Expr, extents: Mapping[str, Expr] | None = None) -> Expr:
@@ -100,14 +100,14 @@ def _poly(expr: Expr, extents: Mapping[str, Expr]) -> Poly:
         if expr.name in ("//", "%"):
             return _divide(expr.name, _poly(expr.args[0], extents), _poly(expr.args[1], extents), extents)
         if expr.name in ("max", "min", "abs"):
-            args = [_emit(_poly(a, extents)) for a in expr.args]
+            args = [expr_of(_poly(a, extents)) for a in expr.args]
             if all(isinstance(a, Const) for a in args):
                 values = [int(a.value) for a in args if isinstance(a, Const)]
                 folded = abs(values[0]) if expr.name == "abs" else max(values) if expr.name == "max" else min(values)
                 return {_ONE: folded} if folded else {}
             return {(op(expr.name, *args),): 1}
         if expr.name == "select":
-            args = [simplify_cond(expr.args[0], extents), *(_emit(_poly(a, extents)) for a in expr.args[1:])]
+            args = [simplify_cond(expr.args[0], extents), *(expr_of(_poly(a, extents)) for a in expr.args[1:])]
             return {(Op("select", tuple(args), DType.I64),): 1}
     return {(expr,): 1}
 
@@ -130,10 +130,10 @@ def _divide(name: str, top: Poly, bottom: Poly, extents: Mapping[str, Expr]) -> 
         if coef > 0 and _below(rest, bottom, extents):
             return quotient if name == "//" else rest
         if bottom.get(_ONE) != 1:
-            atom = op(name, _emit(rest), _emit(bottom))
+            atom = op(name, expr_of(rest), expr_of(bottom))
             return _add(quotient, {(atom,): 1}) if name == "//" else {(atom,): 1}
         return quotient if name == "//" else {}
-    return {(op(name, _emit(top), _emit(bottom)),): 1}
+    return {(op(name, expr_of(top), expr_of(bottom)),): 1}
 
 
 def _without(mono: _Key, factor: _Key) -> _Key | None:
@@ -172,7 +172,9 @@ def _below(rest: Poly, bound: Poly, extents: Mapping[str, Expr]) -> bool:
     return all(v >= 0 for k, v in slack.items() if k != _ONE) and sum(slack.values()) >= 0
 
 
-def _emit(poly: Poly) -> Expr:
+def expr_of(poly: Poly) -> Expr:
+    """The expression of a polynomial, in its one order of terms."""
+
     def rank(item: tuple[_Key, int]) -> tuple[object, ...]:
         mono, value = item
         return (mono == _ONE, value < 0, -len(mono), -abs(value), tuple(map(_text, mono)))

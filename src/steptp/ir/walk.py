@@ -11,7 +11,7 @@ from steptp.ir.nodes import Body, Buffer, Cast, Const, Expr, If, Load, Loop, Op,
 
 __all__ = [
     "Visit", "visit", "stores", "get", "body_at", "replace_at", "replace_body", "enclosing",
-    "map_expr", "subexprs", "substitute", "free_vars", "free_sizes", "loads", "map_stmt_exprs", "map_program_exprs",
+    "map_expr", "subexprs", "substitute", "free_vars", "free_sizes", "loads", "map_stmt_exprs", "map_program_exprs", "map_loops",
     "rename_buffer", "stmt_exprs", "buffers", "buffer_table", "all_tmps", "declaring_path", "fresh_name", "used_names",
     "drop_unused_tmps",
 ]  # fmt: skip
@@ -196,6 +196,18 @@ def map_stmt_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
 def map_program_exprs(program: Program, change: Callable[[Expr], Expr]) -> Program:
     """Apply ``change`` to every whole expression in the program's statements."""
     return program.with_(body=tuple(map_stmt_exprs(s, change) for s in program.body))
+
+
+def map_loops(body: Body, change: Callable[[Loop], Loop]) -> Body:
+    """The statements with every loop changed, inner loops first; ``change`` sees the loop with its new body."""
+
+    def one(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Store):
+            return stmt
+        inner = replace(stmt, body=map_loops(stmt.body, change))
+        return change(inner) if isinstance(inner, Loop) else inner
+
+    return tuple(map(one, body))
 
 
 def rename_buffer(body: Body, old: str, new: str) -> Body:

@@ -15,7 +15,7 @@ from steptp.ir.sizes import eval_index, shape_of
 from steptp.ir.types import DType
 from steptp.lower.options import BuildError, BuildOptions
 
-__all__ = ["NUMPY", "Arguments", "Built", "aligned", "build", "clear_cache", "from_storage", "to_storage"]
+__all__ = ["NUMPY", "Arguments", "Built", "aligned", "build", "clear_cache", "from_storage", "stored_input", "to_storage"]
 
 Array = npt.NDArray[Any]
 ALIGNMENT = 64  # bytes; generated code relies on it
@@ -132,27 +132,36 @@ class Built:
 
         Raises :class:`BuildError` ``call-input`` (missing input), ``call-shape``, ``call-range`` (an integer outside its declared range).
         """
-        arrays = [self._input(b, inputs) for b in self.program.inputs]
+        arrays = [self._aligned(b, inputs) for b in self.program.inputs]
         outputs = [aligned(shape_of(b.shape, self.program), NUMPY[b.dtype]) for b in self.program.outputs]
         arguments = self.prepare([*arrays, *outputs])
         self.configure()
         self.call(arguments)
         return {b.name: from_storage(a, b.dtype) for b, a in zip(self.program.outputs, outputs, strict=True)}
 
-    def _input(self, buffer: Buffer, inputs: Mapping[str, Array]) -> Array:
-        if buffer.name not in inputs:
-            raise BuildError("call-input", f"input {buffer.name} is missing")
-        shape = shape_of(buffer.shape, self.program)
-        given = to_storage(np.asarray(inputs[buffer.name]), buffer.dtype)
-        if given.shape != shape:
-            raise BuildError("call-shape", f"{buffer.name} has shape {given.shape}, expected {shape}")
-        if buffer.range is not None and given.size:
-            low, high = (eval_index(e, self.program.size_env) for e in buffer.range)
-            if int(given.min()) < low or int(given.max()) >= high:
-                raise BuildError("call-range", f"{buffer.name} has values outside its range {low}..{high}")
-        array = aligned(shape, NUMPY[buffer.dtype], poison=None)
+    def _aligned(self, buffer: Buffer, inputs: Mapping[str, Array]) -> Array:
+        given = stored_input(self.program, buffer, inputs)
+        array = aligned(given.shape, NUMPY[buffer.dtype], poison=None)
         array[...] = given
         return array
+
+
+def stored_input(program: Program, buffer: Buffer, inputs: Mapping[str, Array]) -> Array:
+    """The input ``buffer`` among inputs by name, in storage dtype.
+
+    Raises :class:`BuildError` ``call-input`` (missing), ``call-shape``, ``call-range`` (an integer outside its declared range).
+    """
+    if buffer.name not in inputs:
+        raise BuildError("call-input", f"input {buffer.name} is missing")
+    shape = shape_of(buffer.shape, program)
+    given = to_storage(np.asarray(inputs[buffer.name]), buffer.dtype)
+    if given.shape != shape:
+        raise BuildError("call-shape", f"{buffer.name} has shape {given.shape}, expected {shape}")
+    if buffer.range is not None and given.size:
+        low, high = (eval_index(e, program.size_env) for e in buffer.range)
+        if int(given.min()) < low or int(given.max()) >= high:
+            raise BuildError("call-range", f"{buffer.name} has values outside its range {low}..{high}")
+    return given
 
 
 _CACHE: OrderedDict[tuple[Program, BuildOptions], Built] = OrderedDict()

@@ -24,7 +24,7 @@ from steptp.lower import nodes as n
 from steptp.lower.compile import host_cpu, trimmed
 from steptp.lower.options import BuildError
 from steptp.lower.scalar import STORAGE, Scalars, Slot
-from steptp.lower.tir import Emitter, Frame
+from steptp.lower.tir import Emitter, Frame, function_of
 
 import tvm  # isort: skip
 
@@ -182,8 +182,7 @@ def lower_to_cuda_tir(program: Program) -> n.Expr:
         scalars.slots[buffer.name] = Slot(buffer, array, prod(shape))
     emitter.declare(ready.tmps)
     stmts = emitter.body(ready.body)
-    body = n.sequence(emitter.frame.allocations + stmts)
-    return n.tirx.PrimFunc(params, body).with_attr("global_symbol", "main").with_attr("tirx.noalias", True)
+    return function_of(params, emitter.frame.allocations + stmts)
 
 
 @functools.cache

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from steptp.ir.nodes import Program
 from steptp.ir.sizes import shape_of
-from steptp.lower.build import NUMPY, POISON, from_storage, to_storage
+from steptp.lower.build import NUMPY, POISON, from_storage, stored_input
 from steptp.lower.driver import Device, DeviceMemory, device
 from steptp.lower.launches import DeviceCode, device_code, marshal
 from steptp.lower.options import BuildError
@@ -119,25 +119,14 @@ class DeviceBuilt:
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Outputs by name for inputs by name (bf16 as float32 arrays).
 
-        Raises :class:`BuildError` ``call-input``, ``call-shape``, ``device-memory``, ``device-failed``.
+        Raises :class:`BuildError` ``call-input``, ``call-shape``, ``call-range``, ``device-memory``, ``device-failed``.
         """
         run = self.prepare()
         for buffer in self.program.inputs:
-            run.write(buffer.name, stored(self.program, buffer.name, inputs))
+            run.write(buffer.name, stored_input(self.program, buffer, inputs))
         run()
         self.device.wait()
         return {b.name: from_storage(run.read(b.name), b.dtype) for b in self.program.outputs}
-
-
-def stored(program: Program, name: str, inputs: Mapping[str, Array]) -> Array:
-    """An input as it is stored. Raises :class:`BuildError` ``call-input`` (missing) or ``call-shape``."""
-    buffer = next(b for b in program.inputs if b.name == name)
-    if name not in inputs:
-        raise BuildError("call-input", f"input {name} is missing")
-    value, shape = to_storage(np.asarray(inputs[name]), buffer.dtype), shape_of(buffer.shape, program)
-    if value.shape != shape:
-        raise BuildError("call-shape", f"{name} has shape {value.shape}, expected {shape}")
-    return np.ascontiguousarray(value)
 
 
 @functools.lru_cache(maxsize=64)

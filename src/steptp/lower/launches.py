@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from steptp.ir.kernels import MAX_THREADS, bytes_of, placement
 from steptp.ir.nodes import Buffer, Program
 from steptp.ir.resets import materialize
 from steptp.ir.types import LoopKind, Scope
-from steptp.ir.walk import buffers
+from steptp.ir.walk import all_tmps
 from steptp.lower.cuda import host_and_source
 from steptp.lower.options import BuildError
 
@@ -75,7 +75,7 @@ def device_code(program: Program, arch: str = "sm_90") -> DeviceCode:
     host, source = host_and_source(program, arch)
     ready = materialize(program).program
     places = placement(ready)
-    held = (*ready.inputs, *ready.outputs, *(b for b in _temporaries(ready) if places[b.name] is Scope.GLOBAL))
+    held = (*ready.inputs, *ready.outputs, *(b for _, b in all_tmps(ready) if places[b.name] is Scope.GLOBAL))
     arrays = {b.name: b for b in held}
     params = signatures(source)
     walk = _Host(arrays)
@@ -83,11 +83,6 @@ def device_code(program: Program, arch: str = "sm_90") -> DeviceCode:
     for launch in walk.launches:
         _checked(launch, params)
     return DeviceCode(program, source, arrays, {name: bytes_of(b, ready.size_env) for name, b in arrays.items()}, params, tuple(walk.launches))
-
-
-def _temporaries(program: Program) -> Iterator[Buffer]:
-    outer = {b.name for b in (*program.inputs, *program.outputs)}
-    return (b for b in buffers(program) if b.name not in outer)
 
 
 def _checked(launch: Launch, params: Mapping[str, tuple[tuple[str, str], ...]]) -> None:

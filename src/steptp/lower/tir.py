@@ -22,7 +22,7 @@ from steptp.ir.types import LoopKind
 from steptp.lower import nodes as n
 from steptp.lower.scalar import STORAGE, Scalars, Slot
 
-__all__ = ["STACK_BUFFER", "Emitter", "Frame", "lower_statements", "lower_to_tir", "structural_hash"]
+__all__ = ["STACK_BUFFER", "Emitter", "Frame", "function_of", "lower_statements", "lower_to_tir", "structural_hash"]
 
 STACK_BUFFER = 32 * 1024
 """Bytes of the largest temporary that lives on the stack."""
@@ -186,7 +186,7 @@ def lower_to_tir(program: Program, *, fma: bool = True, math: str = "vector", pa
     """
     ready = materialize(program).program
     arrays, stmts = _emitted(ready, ready.body, (*ready.inputs, *ready.outputs), ready.tmps, fma, math, parallel)
-    return _function(arrays, stmts)
+    return function_of(arrays, stmts)
 
 
 def lower_statements(
@@ -197,7 +197,7 @@ def lower_statements(
     ``None`` when the statements do nothing at the present sizes.
     """
     arrays, stmts = _emitted(ready, body, params, private, fma, math, parallel)
-    return _function(arrays, stmts) if stmts else None
+    return function_of(arrays, stmts) if stmts else None
 
 
 def _emitted(
@@ -217,7 +217,8 @@ def _emitted(
     return arrays, emitter.frame.allocations + stmts if stmts else []
 
 
-def _function(params: list[n.Expr], stmts: list[n.Stmt]) -> n.Expr:
+def function_of(params: list[n.Expr], stmts: list[n.Stmt]) -> n.Expr:
+    """A TIR function whose arguments do not overlap."""
     return n.tirx.PrimFunc(params, n.sequence(stmts)).with_attr("global_symbol", "main").with_attr("tirx.noalias", True)
 
 

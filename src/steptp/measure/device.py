@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from steptp.ir.nodes import Program
-from steptp.measure.subjects import TimingError
+from steptp.measure.subjects import check_unchanged
 from steptp.measure.timing import Call, PairedTiming, Subject, TimingOptions, time_pair
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ class DeviceSubject:
     """
 
     def __init__(self, built: DeviceBuilt, inputs: Mapping[str, Array]) -> None:
-        from steptp.lower.gpu import stored
+        from steptp.lower.build import stored_input
 
         self.built = built
-        self._inputs = {b.name: stored(built.program, b.name, inputs) for b in built.program.inputs}
-        self._first: list[bytes] | None = None
+        self._inputs = {b.name: stored_input(built.program, b, inputs) for b in built.program.inputs}
+        self._first: list[Array] | None = None
         self._last: DeviceRun | None = None
 
     def __call__(self, placement: int) -> Call:
@@ -57,13 +57,11 @@ class DeviceSubject:
         """Compare the outputs of the round that just ended with the first round's; raises :class:`TimingError`."""
         if self._last is None:
             return
-        found = [self._last.read(b.name).tobytes() for b in self.built.program.outputs]
+        found = [self._last.read(b.name) for b in self.built.program.outputs]
         self._last = None
         if self._first is None:
             self._first = found
-        for buffer, before, after in zip(self.built.program.outputs, self._first, found, strict=True):
-            if before != after:
-                raise TimingError("measure-outputs", f"the output {buffer.name} changed between timed runs on equal inputs")
+        check_unchanged(self.built.program, self._first, found)
 
 
 def time_on_device(parent: Subject, child: Subject, options: TimingOptions = DEVICE_OPTIONS) -> PairedTiming:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from steptp.lower.options import BuildOptions
 from steptp.measure.exclusive import exclusive
 from steptp.measure.timing import Call, Clock, PairedTiming, TimingOptions, time_pair
 
-__all__ = ["BuiltSubject", "TimingError", "measure_pair", "placed", "time_programs", "uses_threads"]
+__all__ = ["BuiltSubject", "TimingError", "check_unchanged", "measure_pair", "placed", "time_programs", "uses_threads"]
 
 Array = npt.NDArray[Any]
 _LINE, _PAGE = 64, 4096
@@ -86,10 +86,15 @@ class BuiltSubject:
         if self._first is None:
             self._first = self._last
         else:
-            for buffer, before, after in zip(self.built.program.outputs, self._first, self._last, strict=True):
-                if before.tobytes() != after.tobytes():
-                    raise TimingError("measure-outputs", f"the output {buffer.name} changed between timed runs on equal inputs")
+            check_unchanged(self.built.program, self._first, self._last)
         self._last = []
+
+
+def check_unchanged(program: Program, first: Sequence[Array], last: Sequence[Array]) -> None:
+    """Compare the outputs that two rounds left, bit for bit; raises :class:`TimingError`."""
+    for buffer, before, after in zip(program.outputs, first, last, strict=True):
+        if before.tobytes() != after.tobytes():
+            raise TimingError("measure-outputs", f"the output {buffer.name} changed between timed runs on equal inputs")
 
 
 def measure_pair(

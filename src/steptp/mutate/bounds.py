@@ -8,9 +8,10 @@ from dataclasses import replace
 from steptp.ir.index import simplify_index
 from steptp.ir.nodes import Const, Expr, If, Loop, Op, Program, Size, Var, const, op
 from steptp.ir.types import DType
-from steptp.ir.walk import get, replace_at, replace_body, visit
+from steptp.ir.walk import get, map_expr, replace_at, replace_body, visit
 from steptp.mutate.places import ExprPlace, expr_places, replace_stmt
 from steptp.mutate.registry import operator
+from steptp.rewrite.context import path_text
 
 __all__: list[str] = []
 
@@ -21,7 +22,7 @@ _STRICT = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 def _loops(program: Program) -> Iterator[tuple[str, tuple[int, ...], Loop]]:
     for met in visit(program):
         if isinstance(met.stmt, Loop):
-            yield ".".join(map(str, met.path)), met.path, met.stmt
+            yield path_text(met.path), met.path, met.stmt
 
 
 def _extent(program: Program, path: tuple[int, ...], extent: Expr) -> Program:
@@ -59,7 +60,7 @@ def bound_start(program: Program) -> Made:
 def tail_dropped(program: Program) -> Made:
     for text, path, loop in _loops(program):
         for whole, part in _ceilings(loop.extent):
-            yield text, _extent(program, path, _exchanged(loop.extent, whole, part))
+            yield text, _extent(program, path, map_expr(loop.extent, lambda e, whole=whole, part=part: part if e == whole else e))  # type: ignore[misc]
 
 
 def _ceilings(extent: Expr) -> Iterator[tuple[Expr, Expr]]:
@@ -73,12 +74,6 @@ def _ceilings(extent: Expr) -> Iterator[tuple[Expr, Expr]]:
         yield from _ceilings(arg)
 
 
-def _exchanged(expr: Expr, old: Expr, new: Expr) -> Expr:
-    if expr == old:
-        return new
-    return replace(expr, args=tuple(_exchanged(a, old, new) for a in expr.args)) if isinstance(expr, Op) else expr
-
-
 @operator("tail_rounded", "tail", "the bound rounded down to a multiple of 2")
 def tail_rounded(program: Program) -> Made:
     for text, path, loop in _loops(program):
@@ -88,7 +83,7 @@ def tail_rounded(program: Program) -> Made:
 def _guards(program: Program) -> Iterator[tuple[str, tuple[int, ...], If]]:
     for met in visit(program):
         if isinstance(met.stmt, If):
-            yield ".".join(map(str, met.path)), met.path, met.stmt
+            yield path_text(met.path), met.path, met.stmt
 
 
 @operator("guard_dropped", "guard", "a guard left out")
@@ -133,7 +128,7 @@ def guard_narrowed(program: Program) -> Made:
             loop = met.loops[-1]
             stmt = get(program, met.path)
             cond = op("<", Var(loop.var), op("+", op("//", loop.extent, const(2, DType.I64)), 1))
-            yield ".".join(map(str, met.path)), replace_at(program, met.path, If(cond, (stmt,)))
+            yield path_text(met.path), replace_at(program, met.path, If(cond, (stmt,)))
 
 
 def _conditions(program: Program) -> Iterator[ExprPlace]:

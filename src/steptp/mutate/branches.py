@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from steptp.ir.nodes import Load, Op, Program, Store, call, const, op, select
+from steptp.ir.nodes import Expr, Load, Op, Program, Store, call, const, op, select
 from steptp.ir.types import DType
 from steptp.ir.walk import replace_at, stores
 from steptp.mutate.places import value_places
 from steptp.mutate.registry import operator
+from steptp.rewrite.context import path_text
 
 __all__: list[str] = []
 
@@ -53,12 +54,12 @@ def _reads(program: Program) -> Iterator[tuple[str, tuple[int, ...], Store, Load
         if isinstance(stmt, Store) and stmt.value.dtype.is_float:
             read = next((p.expr for p in value_places(program) if p.path == met.path and isinstance(p.expr, Load) and p.expr.type is stmt.value.dtype), None)
             if isinstance(read, Load):
-                yield ".".join(map(str, met.path)), met.path, stmt, read
+                yield path_text(met.path), met.path, stmt, read
 
 
-def _behind(program: Program, cond_of: object, wrong_of: object) -> Made:
+def _behind(program: Program, cond_of: Callable[[Expr], Expr], wrong_of: Callable[[Expr], Expr]) -> Made:
     for text, path, stmt, read in _reads(program):
-        value = select(cond_of(read), wrong_of(stmt.value), stmt.value)  # type: ignore[operator]
+        value = select(cond_of(read), wrong_of(stmt.value), stmt.value)
         yield text, replace_at(program, path, Store(stmt.buffer, stmt.indices, value, stmt.reduce, stmt.carry))
 
 

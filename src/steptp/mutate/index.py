@@ -9,6 +9,7 @@ from steptp.ir.types import DType
 from steptp.ir.walk import replace_at, stores
 from steptp.mutate.places import expr_places, index_places, loops_around, value_places
 from steptp.mutate.registry import operator
+from steptp.rewrite.context import path_text
 
 __all__: list[str] = []
 
@@ -55,7 +56,7 @@ def axis_swapped(program: Program) -> Made:
         if isinstance(met.stmt, Store):
             for n in range(len(met.stmt.indices) - 1):
                 made = Store(met.stmt.buffer, _swapped(met.stmt.indices, n), met.stmt.value, met.stmt.reduce, met.stmt.carry)
-                yield f"{'.'.join(map(str, met.path))}/target:{n}", replace_at(program, met.path, made)
+                yield f"{path_text(met.path)}/target:{n}", replace_at(program, met.path, made)
 
 
 def _swapped(indices: tuple[Expr, ...], n: int) -> tuple[Expr, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from steptp.ir.nodes import Load, Program, Stmt, Store, const, op
+from steptp.ir.nodes import Load, Program, Store, const, op
 from steptp.ir.types import DType, Scope
-from steptp.ir.walk import map_expr, map_program_exprs, rename_buffer
+from steptp.ir.walk import map_expr, map_program_exprs, rename_buffer, stores
 from steptp.mutate.places import map_buffer, retyped
 from steptp.mutate.registry import operator
 
@@ -67,15 +67,7 @@ def output_scope(program: Program) -> Made:
 def input_written(program: Program) -> Made:
     for buffer in program.inputs:
         for stmt in program.body:
-            first = next((s for s in _stores(stmt)), None)
-            if first is not None and first.value.dtype is buffer.dtype and len(buffer.shape) == len(first.indices):
+            first = next((m.stmt for m in stores((stmt,))), None)
+            if isinstance(first, Store) and first.value.dtype is buffer.dtype and len(buffer.shape) == len(first.indices):
                 yield buffer.name, program.with_(body=rename_buffer(program.body, first.buffer, buffer.name))
                 break
-
-
-def _stores(stmt: Stmt) -> Iterator[Store]:
-    if isinstance(stmt, Store):
-        yield stmt
-    else:
-        for inner in stmt.body:
-            yield from _stores(inner)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from steptp.ir.nodes import Expr, If, Load, Loop, Path, Program, Stmt, Store, const, op
+from steptp.ir.nodes import Expr, If, Load, Loop, Program, Stmt, Store, const, op
 from steptp.ir.types import DType, LoopKind, Scope
 from steptp.ir.walk import all_tmps, get, loads, map_expr, map_stmt_exprs, rename_buffer, replace_at, stmt_exprs, visit
 from steptp.mutate.places import map_buffer
 from steptp.mutate.registry import operator
+from steptp.rewrite.context import path_text
 
 __all__: list[str] = []
 
@@ -93,7 +94,7 @@ def tmp_sunk(program: Program) -> Made:
                 gone = map_buffer(program, buffer.name, lambda _: None)
                 loop = get(gone, met.path)
                 assert isinstance(loop, Loop)
-                yield f"{buffer.name}:{_text(met.path)}", replace_at(gone, met.path, replace(loop, tmps=(*loop.tmps, buffer)))
+                yield f"{buffer.name}:{path_text(met.path)}", replace_at(gone, met.path, replace(loop, tmps=(*loop.tmps, buffer)))
 
 
 def _touches(stmt: Stmt, name: str) -> bool:
@@ -108,14 +109,10 @@ def scope_changed(program: Program) -> Made:
                 yield f"{buffer.name}:{scope}", map_buffer(program, buffer.name, lambda b, scope=scope: replace(b, scope=scope))  # type: ignore[misc]
 
 
-def _text(path: Path) -> str:
-    return ".".join(map(str, path))
-
-
 def _kinds(program: Program, kind: LoopKind) -> Made:
     for met in visit(program):
         if isinstance(met.stmt, Loop) and met.stmt.kind in (LoopKind.SERIAL, LoopKind.UNROLL):
-            yield _text(met.path), replace_at(program, met.path, replace(met.stmt, kind=kind))
+            yield path_text(met.path), replace_at(program, met.path, replace(met.stmt, kind=kind))
 
 
 @operator("kind_parallel", "kind", "a loop run by several threads")
@@ -145,4 +142,4 @@ def kind_outward(program: Program) -> Made:
             inner = met.stmt.body[0]
             if isinstance(inner, Loop) and len(met.stmt.body) == 1 and inner.kind is not met.stmt.kind:
                 swapped = replace(met.stmt, kind=inner.kind, body=(replace(inner, kind=met.stmt.kind),))
-                yield _text(met.path), replace_at(program, met.path, swapped)
+                yield path_text(met.path), replace_at(program, met.path, swapped)

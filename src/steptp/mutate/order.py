@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from steptp.ir.nodes import Body, If, Loop, Path, Program, Stmt, Store, Var, op
-from steptp.ir.walk import body_at, loads, map_stmt_exprs, replace_at, replace_body, stmt_exprs, substitute, visit
+from steptp.ir.walk import get, loads, map_stmt_exprs, replace_at, replace_body, stmt_exprs, substitute, visit
 from steptp.mutate.places import chain_of
 from steptp.mutate.registry import operator
+from steptp.rewrite.context import path_text
 
 __all__: list[str] = []
 
@@ -22,15 +23,11 @@ def _bodies(program: Program) -> Iterator[tuple[Path, Body]]:
             yield met.path, met.stmt.body
 
 
-def _text(path: Path) -> str:
-    return ".".join(map(str, path))
-
-
 @operator("statement_swapped", "order", "two neighbouring statements exchanged")
 def statement_swapped(program: Program) -> Made:
     for path, body in _bodies(program):
         for n in range(len(body) - 1):
-            yield _text((*path, n)), replace_body(program, path, (*body[:n], body[n + 1], body[n], *body[n + 2 :]))
+            yield path_text((*path, n)), replace_body(program, path, (*body[:n], body[n + 1], body[n], *body[n + 2 :]))
 
 
 @operator("statement_dropped", "order", "a statement left out")
@@ -38,21 +35,21 @@ def statement_dropped(program: Program) -> Made:
     for path, body in _bodies(program):
         for n in range(len(body)):
             if len(body) > 1:
-                yield _text((*path, n)), replace_at(program, (*path, n))
+                yield path_text((*path, n)), replace_at(program, (*path, n))
 
 
 @operator("statement_repeated", "order", "a statement run twice")
 def statement_repeated(program: Program) -> Made:
     for path, body in _bodies(program):
         for n, stmt in enumerate(body):
-            yield _text((*path, n)), replace_at(program, (*path, n), stmt, stmt)
+            yield path_text((*path, n)), replace_at(program, (*path, n), stmt, stmt)
 
 
 @operator("statement_late", "order", "a statement moved to the end of its block")
 def statement_late(program: Program) -> Made:
     for path, body in _bodies(program):
         for n in range(len(body) - 2):
-            yield _text((*path, n)), replace_body(program, path, (*body[:n], *body[n + 1 :], body[n]))
+            yield path_text((*path, n)), replace_body(program, path, (*body[:n], *body[n + 1 :], body[n]))
 
 
 @operator("loop_reversed", "order", "a loop that runs backwards")
@@ -61,7 +58,7 @@ def loop_reversed(program: Program) -> Made:
         if isinstance(met.stmt, Loop):
             turned = {met.stmt.var: op("-", op("-", met.stmt.extent, 1), Var(met.stmt.var))}
             body = tuple(map_stmt_exprs(s, lambda e, turned=turned: substitute(e, turned)) for s in met.stmt.body)  # type: ignore[misc]
-            yield _text(met.path), replace_body(program, met.path, body)
+            yield path_text(met.path), replace_body(program, met.path, body)
 
 
 @operator("fused_too_far", "stale", "a consumer fused into the loops that still compute what it reads")
@@ -73,7 +70,7 @@ def fused_too_far(program: Program) -> Made:
                 continue
             merged = _merged(body[n], body[n + 1])
             if merged is not None:
-                yield _text((*path, n)), replace_body(program, path, (*body[:n], merged, *body[n + 2 :]))
+                yield path_text((*path, n)), replace_body(program, path, (*body[:n], merged, *body[n + 2 :]))
 
 
 def _reads(stmt: Stmt, name: str) -> bool:
@@ -98,22 +95,15 @@ def producer_late(program: Program) -> Made:
             for later in range(n + 1, len(body)):
                 reads = {r.buffer for m in visit((body[later],)) for e in stmt_exprs(m.stmt) for r in loads(e)}
                 if written & reads:
-                    yield _text((*path, later)), replace_body(program, path, (*body[:n], body[later], *body[n:later], *body[later + 1 :]))
+                    yield path_text((*path, later)), replace_body(program, path, (*body[:n], body[later], *body[n:later], *body[later + 1 :]))
                     break
 
 
 @operator("guarded_once", "stale", "an intermediate computed in the first iteration only")
 def guarded_once(program: Program) -> Made:
     for path, body in _bodies(program):
-        owner = body_owner(program, path)
+        owner = get(program, path) if path else None
         for n, stmt in enumerate(body[:-1]):
             if isinstance(owner, Loop):
                 made = If(op("==", Var(owner.var), 0), (stmt,))
-                yield _text((*path, n)), replace_at(program, (*path, n), made)
-
-
-def body_owner(program: Program, path: Path) -> Stmt | None:
-    """The loop or guard at ``path``; nothing for the program itself."""
-    if not path:
-        return None
-    return body_at(program, path[:-1])[path[-1]]
+                yield path_text((*path, n)), replace_at(program, (*path, n), made)

@@ -5,76 +5,49 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from steptp.ir.nodes import Buffer, Cast, Expr, If, Load, Loop, Op, Path, Program, Stmt, Store, cast
+from steptp.ir.nodes import Buffer, Expr, If, Load, Loop, Path, Program, Stmt, Store, cast
 from steptp.ir.types import DType
-from steptp.ir.walk import get, map_expr, map_stmt_exprs, replace_at, visit
+from steptp.ir.walk import enclosing, get, map_expr, map_stmt_exprs, replace_at, visit
+from steptp.rewrite.context import path_text
+from steptp.rewrite.exprs import Place, children, place_text, replace_expr_at, value_place
 
 __all__ = ["ExprPlace", "expr_places", "value_places", "index_places", "chain_of", "replace_stmt", "map_buffer", "loops_around", "retyped"]
 
 
 @dataclass(frozen=True, slots=True)
 class ExprPlace:
-    """One sub-expression. ``role``: ``value``, ``index``, ``cond`` or ``extent`` of the statement, with ``number`` for indices of the store's target;
-    ``inside`` says where it stands within that; ``owner`` is the access whose index it belongs to, if any; ``parent`` the expression around it."""
+    """One sub-expression. ``role``: ``value``, ``index``, ``cond`` or ``extent`` of the statement; ``place`` as in :mod:`steptp.rewrite.exprs`;
+    ``owner`` is the access whose index it belongs to, if any; ``parent`` the expression around it."""
 
     program: Program
     path: Path
     role: str
-    number: int
-    inside: tuple[int, ...]
+    place: Place
     expr: Expr
     owner: str = ""
     parent: Expr | None = None
 
     @property
     def text(self) -> str:
-        inner = ".".join(map(str, self.inside))
-        position = str(self.number) if self.role == "index" else ""
-        return f"{'.'.join(map(str, self.path))}/{self.role}{position}{'.' + inner if inner else ''}"
+        inner = place_text(self.inside)
+        position = str(self.place[0]) if self.role == "index" else ""
+        return f"{path_text(self.path)}/{self.role}{position}{'.' + inner if inner else ''}"
+
+    @property
+    def inside(self) -> Place:
+        """Where it stands within the whole index, value, condition or extent; empty for the whole."""
+        return self.place[1:]
 
     def put(self, new: Expr) -> Program:
         """The program with this sub-expression replaced. Types are not checked here: invalid programs are left out later."""
-        stmt = get(self.program, self.path)
-        return replace_at(self.program, self.path, self._in(stmt, new))
-
-    def _in(self, stmt: Stmt, new: Expr) -> Stmt:
-        if isinstance(stmt, Store):
-            if self.role == "value":
-                return replace(stmt, value=_put(stmt.value, self.inside, new))
-            indices = list(stmt.indices)
-            indices[self.number] = _put(indices[self.number], self.inside, new)
-            return replace(stmt, indices=tuple(indices))
-        if isinstance(stmt, If):
-            return replace(stmt, cond=_put(stmt.cond, self.inside, new))
-        return replace(stmt, extent=_put(stmt.extent, self.inside, new))
-
-
-def children(expr: Expr) -> tuple[Expr, ...]:
-    """Operands, indices of a read, or the operand of a cast."""
-    if isinstance(expr, Op):
-        return expr.args
-    if isinstance(expr, Load):
-        return expr.indices
-    return (expr.arg,) if isinstance(expr, Cast) else ()
-
-
-def _put(expr: Expr, inside: tuple[int, ...], new: Expr) -> Expr:
-    if not inside:
-        return new
-    here = inside[0]
-    if isinstance(expr, Op):
-        return replace(expr, args=tuple(_put(a, inside[1:], new) if n == here else a for n, a in enumerate(expr.args)))
-    if isinstance(expr, Load):
-        return replace(expr, indices=tuple(_put(a, inside[1:], new) if n == here else a for n, a in enumerate(expr.indices)))
-    assert isinstance(expr, Cast)
-    return replace(expr, arg=_put(expr.arg, inside[1:], new))
+        return replace_stmt(self.program, self.path, lambda stmt: replace_expr_at(stmt, self.place, new))
 
 
 def _below(place: ExprPlace) -> Iterator[ExprPlace]:
     yield place
     for n, child in enumerate(children(place.expr)):
         owner = place.expr.buffer if isinstance(place.expr, Load) else place.owner
-        yield from _below(replace(place, inside=(*place.inside, n), expr=child, owner=owner, parent=place.expr))
+        yield from _below(replace(place, place=(*place.place, n), expr=child, owner=owner, parent=place.expr))
 
 
 def expr_places(program: Program) -> Iterator[ExprPlace]:
@@ -83,12 +56,12 @@ def expr_places(program: Program) -> Iterator[ExprPlace]:
         stmt = met.stmt
         if isinstance(stmt, Store):
             for n, index in enumerate(stmt.indices):
-                yield from _below(ExprPlace(program, met.path, "index", n, (), index, stmt.buffer))
-            yield from _below(ExprPlace(program, met.path, "value", 0, (), stmt.value))
+                yield from _below(ExprPlace(program, met.path, "index", (n,), index, stmt.buffer))
+            yield from _below(ExprPlace(program, met.path, "value", value_place(stmt), stmt.value))
         elif isinstance(stmt, If):
-            yield from _below(ExprPlace(program, met.path, "cond", 0, (), stmt.cond))
+            yield from _below(ExprPlace(program, met.path, "cond", (0,), stmt.cond))
         else:
-            yield from _below(ExprPlace(program, met.path, "extent", 0, (), stmt.extent))
+            yield from _below(ExprPlace(program, met.path, "extent", (0,), stmt.extent))
 
 
 def value_places(program: Program) -> Iterator[ExprPlace]:
@@ -137,12 +110,7 @@ def map_buffer(program: Program, name: str, change: Callable[[Buffer], Buffer | 
 
 def loops_around(program: Program, path: Path) -> Mapping[str, Loop]:
     """Variables in view at ``path`` with their loops, outermost first."""
-    found: dict[str, Loop] = {}
-    for length in range(1, len(path)):
-        owner = get(program, path[:length])
-        if isinstance(owner, Loop):
-            found[owner.var] = owner
-    return found
+    return {owner.var: owner for owner in enclosing(program, path) if isinstance(owner, Loop)}
 
 
 def retyped(program: Program, name: str, dtype: DType) -> Program:

@@ -11,6 +11,7 @@ from steptp.ir.resets import materialize
 from steptp.ir.types import DType
 from steptp.ir.walk import body_at, replace_at, stores, visit
 from steptp.mutate.registry import operator
+from steptp.rewrite.context import path_text
 
 __all__: list[str] = []
 
@@ -22,7 +23,7 @@ _WRONG = {"+": 1, "*": 0, "max": 0, "min": 0}
 def _found(program: Program) -> Iterator[tuple[str, tuple[int, ...], Store]]:
     for met in stores(program):
         assert isinstance(met.stmt, Store)
-        yield ".".join(map(str, met.path)), met.path, met.stmt
+        yield path_text(met.path), met.path, met.stmt
 
 
 @operator("init_missing", "init", "an accumulation that starts from whatever is in memory")
@@ -40,8 +41,11 @@ def init_repeated(program: Program) -> Made:
 
 
 def _resets(program: Program) -> tuple[Program, list[tuple[tuple[int, ...], Store, str]]]:
-    """The program with its resets written out, and the reset stores with their reducers."""
-    made = materialize(program)
+    """The program with its resets written out, and the reset stores with their reducers; none where the resets have no place."""
+    try:
+        made = materialize(program)
+    except LeirError:
+        return program, []
     reducers = {m.stmt.buffer: m.stmt.reduce for m in stores(program) if isinstance(m.stmt, Store) and m.stmt.reduce is not None}
     found = [
         (m.path, m.stmt, reducers[m.stmt.buffer])
@@ -53,43 +57,34 @@ def _resets(program: Program) -> tuple[Program, list[tuple[tuple[int, ...], Stor
 
 @operator("identity_wrong", "identity", "an accumulation that starts from a value which is not the identity")
 def identity_wrong(program: Program) -> Made:
-    try:
-        explicit, found = _resets(program)
-    except LeirError:
-        return
+    explicit, found = _resets(program)
     for path, stmt, reduce in found:
         if stmt.value.dtype is DType.BOOL:
             wrong = const(not (isinstance(stmt.value, Const) and stmt.value.value), DType.BOOL)
         else:
             wrong = const(_WRONG[reduce], stmt.value.dtype)
         if wrong != stmt.value:
-            yield ".".join(map(str, path)), replace_at(explicit, path, replace(stmt, value=wrong))
+            yield path_text(path), replace_at(explicit, path, replace(stmt, value=wrong))
 
 
 @operator("identity_finite", "identity", "a finite number for the infinity that a maximum starts from")
 def identity_finite(program: Program) -> Made:
-    try:
-        explicit, found = _resets(program)
-    except LeirError:
-        return
+    explicit, found = _resets(program)
     for path, stmt, reduce in found:
         if reduce in ("max", "min") and stmt.value.dtype.is_float:
             for value in (10.0, 1000.0):
                 wrong = const(-value if reduce == "max" else value, stmt.value.dtype)
-                yield f"{'.'.join(map(str, path))}:{value:g}", replace_at(explicit, path, replace(stmt, value=wrong))
+                yield f"{path_text(path)}:{value:g}", replace_at(explicit, path, replace(stmt, value=wrong))
 
 
 @operator("reset_dropped", "init", "the reset of one accumulation left out of the explicit form")
 def reset_dropped(program: Program) -> Made:
-    try:
-        explicit, found = _resets(program)
-    except LeirError:
-        return
+    explicit, found = _resets(program)
     for path, _, _ in found:
         here = path
         while len(here) > 1 and len(body_at(explicit, here[:-1])) == 1:
             here = here[:-1]
-        yield ".".join(map(str, path)), replace_at(explicit, here)
+        yield path_text(path), replace_at(explicit, here)
 
 
 @operator("reset_inside", "init", "the reset moved into the reduction, so that only the last term stays")
@@ -137,7 +132,7 @@ def scale_missing(program: Program) -> Made:
         if not isinstance(stmt, Store) or stmt.reduce is not None:
             continue
         for place, kept in _unscaled(stmt):
-            yield f"{'.'.join(map(str, met.path))}:{place}", replace_at(program, met.path, replace(stmt, value=kept))
+            yield f"{path_text(met.path)}:{place}", replace_at(program, met.path, replace(stmt, value=kept))
 
 
 def _unscaled(stmt: Store) -> Iterator[tuple[int, Op]]:
@@ -153,4 +148,4 @@ def _unscaled(stmt: Store) -> Iterator[tuple[int, Op]]:
 def reduction_loop_dropped(program: Program) -> Made:
     for met in visit(program):
         if isinstance(met.stmt, Loop) and any(isinstance(m.stmt, Store) and m.stmt.reduce is not None for m in visit(met.stmt.body)):
-            yield ".".join(map(str, met.path)), replace_at(program, met.path, replace(met.stmt, extent=const(1, DType.I64)))
+            yield path_text(met.path), replace_at(program, met.path, replace(met.stmt, extent=const(1, DType.I64)))

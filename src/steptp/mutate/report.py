@@ -99,14 +99,15 @@ def summary(groups: Iterable[Sequence[Judged]]) -> Report:
     """Counts over mutants, each with its one or two verdicts."""
     rows = list(groups)
     real = [g for g in rows if g[0].witness is not None]
-    survived = [g for g in real if any(j.outcome == "survived" for j in g)]
-    undecided = [g for g in real if g not in survived and any(j.outcome == "undecided" for j in g)]
-    killed = [g for g in real if all(j.outcome == "killed" for j in g)]
+    named: dict[str, list[str]] = {"survived": [], "undecided": [], "killed": []}
     operators: dict[str, list[int]] = {}
     for group in real:
+        outcomes = {j.outcome for j in group}
+        outcome = next(o for o in named if o in outcomes)  # the worst of its verdicts
+        named[outcome].append(group[0].name)
         counts = operators.setdefault(group[0].operator, [0, 0])
         counts[0] += 1
-        counts[1] += group in killed
+        counts[1] += outcome == "killed"
     spent: dict[int, list[float]] = {}
     for group in rows:
         for judged in group:
@@ -114,9 +115,9 @@ def summary(groups: Iterable[Sequence[Judged]]) -> Report:
                 spent.setdefault(tier, []).append(ms)
     return Report(
         len(real),
-        len(killed),
-        tuple(g[0].name for g in survived),
-        tuple(g[0].name for g in undecided),
+        len(named["killed"]),
+        tuple(named["survived"]),
+        tuple(named["undecided"]),
         tuple(g[0].name for g in rows if g[0].witness is None),
         dict(sorted(Counter(f"{j.verdict} at tier {j.tier}" for g in real for j in g).items())),
         {name: (c[0], c[1]) for name, c in sorted(operators.items())},

@@ -8,7 +8,7 @@ conditioning of the parent can explain); *race* (emulated threads conflict); *pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +19,11 @@ from steptp.errors import LeirError
 from steptp.interp.errors import EvalError
 from steptp.interp.machine import Machine
 from steptp.interp.numpy_eval import FloatAlgebra, prepare_inputs
-from steptp.ir.nodes import Loop, Op, Path, Program, Stmt, Store
+from steptp.ir.nodes import Loop, Op, Path, Program
 from steptp.ir.sizes import shape_of
 from steptp.ir.types import DType, LoopKind
-from steptp.ir.walk import stmt_exprs, subexprs, visit
+from steptp.ir.walk import get as get_stmt
+from steptp.ir.walk import map_loops, replace_at, stmt_exprs, subexprs, visit
 from steptp.mutate.inputs import EXACT, Inputs, draw, draws
 from steptp.mutate.registry import Mutant, get
 
@@ -187,19 +188,11 @@ class Witnesses:
             try:
                 emulate(variant, known.inputs, seed=self.seed)
             except EvalError as err:
-                if err.code in ("eval-race", "eval-divergent", "eval-undefined") and self._sound(variant):
+                if err.code in ("eval-race", "eval-divergent", "eval-undefined"):
                     return Witness("race", f"{err.code}: {err.message}", "whole", self.seed)
             except LeirError:
                 continue
         return None
-
-    def _sound(self, variant: Program) -> bool:
-        """Whether the same program has a value in serial order: then the emulated conflict is due to concurrency."""
-        try:
-            known = self.known("whole", self.seed)
-            return known is not None and bool(run(compiled(variant, True), known.inputs, True) is not None)
-        except (EvalError, LeirError):
-            return True  # undefined in any order: wrong all the same
 
     def _solved(self, program: Program, wide: Machine) -> Witness | None:
         from steptp.mutate.solver import branch_inputs
@@ -232,24 +225,18 @@ def _imprecise(known: _Known, outputs: Outputs, name: str, dtype: DType) -> tupl
 def _as_kernels(program: Program) -> list[Program]:
     """The program itself where it has bound loops only, and one variant for each CPU-parallel or vector loop, with that loop as the one bound loop."""
     kinds = [(m.path, m.stmt.kind) for m in visit(program) if isinstance(m.stmt, Loop) and m.stmt.kind.is_concurrent]
-    made = [_only(program, lambda p, k: k)] if any(k.is_bound for _, k in kinds) else []
-    return made + [_one(program, path) for path, kind in kinds if not kind.is_bound]
+    made = []
+    if any(k.is_bound for _, k in kinds):
+        made.append(_with_kinds(program, lambda k: LoopKind.SERIAL if k in (LoopKind.PARALLEL, LoopKind.VECTOR) else k))
+    serial = _with_kinds(program, lambda _: LoopKind.SERIAL)
+    return made + [_bound(serial, path) for path, kind in kinds if not kind.is_bound]
 
 
-def _one(program: Program, path: Path) -> Program:
-    return _only(program, lambda p, _: LoopKind.BLOCK_X if p == path else LoopKind.SERIAL)
+def _with_kinds(program: Program, kind_of: Callable[[LoopKind], LoopKind]) -> Program:
+    return program.with_(body=map_loops(program.body, lambda loop: replace(loop, kind=kind_of(loop.kind))))
 
 
-def _only(program: Program, kind_of: Callable[[Path, LoopKind], LoopKind]) -> Program:
-    kinds: Mapping[Path, LoopKind] = {m.path: kind_of(m.path, m.stmt.kind) for m in visit(program) if isinstance(m.stmt, Loop)}
-
-    def inside(stmt: Stmt, here: Path) -> Stmt:
-        if isinstance(stmt, Store):
-            return stmt
-        body = tuple(inside(s, (*here, n)) for n, s in enumerate(stmt.body))
-        if not isinstance(stmt, Loop):
-            return replace(stmt, body=body)
-        kind = kinds[here]
-        return replace(stmt, kind=LoopKind.SERIAL if kind in (LoopKind.PARALLEL, LoopKind.VECTOR) else kind, body=body)
-
-    return program.with_(body=tuple(inside(s, (n,)) for n, s in enumerate(program.body)))
+def _bound(program: Program, path: Path) -> Program:
+    loop = get_stmt(program, path)
+    assert isinstance(loop, Loop)
+    return replace_at(program, path, replace(loop, kind=LoopKind.BLOCK_X))

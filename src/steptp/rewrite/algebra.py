@@ -168,13 +168,7 @@ def _sentinel(ctx: Context, expr: Expr, limit: float, seen: frozenset[str]) -> f
 
 
 def _scope(program: Program, path: Path) -> Scope:
-    known = program._cache.setdefault("algebra_scopes", {})
-    assert isinstance(known, dict)
-    if path not in known:
-        known[path] = scope_of(program, path)
-    found = known[path]
-    assert isinstance(found, Scope)
-    return found
+    return Context.of(program).kept("scope", path, lambda: scope_of(program, path))
 
 
 _FORMS = {
@@ -195,11 +189,7 @@ def _because(program: Program, expr: Expr) -> str:
 
 def _everywhere(ctx: Context) -> tuple[Here, ...]:
     """Every floating-point expression in the value of a store; kept with the program."""
-    known = ctx.program._cache.get("algebra_everywhere")
-    if not isinstance(known, tuple):
-        known = tuple(Here(ctx, *found) for found in ctx.values if found[-1].dtype.is_float)
-        ctx.program._cache["algebra_everywhere"] = known
-    return known
+    return ctx.kept("everywhere", (), lambda: tuple(Here(ctx, *found) for found in ctx.values if found[-1].dtype.is_float))
 
 
 class Algebra(Strategy):

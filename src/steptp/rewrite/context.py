@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from steptp.errors import LeirError
 from steptp.ir.lexer import RESERVED
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from steptp.rewrite.legality import Legality
 
 __all__ = ["Context", "path_text", "no_loop"]
+
+T = TypeVar("T")
 
 
 def path_text(path: Path) -> str:
@@ -50,6 +52,13 @@ class Context:
         self.visits: tuple[Visit, ...] = tuple(visit(program))
         self._around: dict[Path, tuple[tuple[Path, Loop], ...]] = {}
         self._touched: dict[Path, tuple[frozenset[str], frozenset[str]]] = {}
+        self._kept: dict[tuple[str, Hashable], object] = {}
+
+    def kept(self, what: str, key: Hashable, make: Callable[[], T]) -> T:
+        """``make()``, once for a program, ``what`` and ``key``."""
+        if (what, key) not in self._kept:
+            self._kept[what, key] = make()
+        return cast("T", self._kept[what, key])
 
     @staticmethod
     def of(program: Program) -> Context:

@@ -18,13 +18,13 @@ Change = Callable[[Expr, Mapping[str, Expr]], Expr]
 def resets_in_question(ctx: Context, replaced: Iterable[Path]) -> bool:
     """Whether loops at these paths index a resetting accumulation in a way that is not plainly fine: otherwise :func:`reset_index_problem` finds nothing."""
     paths = tuple(replaced)
-    known = ctx.program._cache.setdefault("resets_in_question", {})
-    assert isinstance(known, dict)
-    if paths not in known:
-        gone = {loop.var for path in paths if (loop := ctx.loop(path)) is not None}
-        resetting = (s.indices for _, s in ctx.stores_under(min(paths)) if s.reduce is not None and not s.carry)
-        known[paths] = any(not _plainly_fine(i, mine) for i in resetting if (mine := gone & frozenset().union(*map(free_vars, i))))
-    return bool(known[paths])
+    return ctx.kept("resets_in_question", paths, lambda: _resets_in_question(ctx, paths))
+
+
+def _resets_in_question(ctx: Context, paths: tuple[Path, ...]) -> bool:
+    gone = {loop.var for path in paths if (loop := ctx.loop(path)) is not None}
+    resetting = (s.indices for _, s in ctx.stores_under(min(paths)) if s.reduce is not None and not s.carry)
+    return any(not _plainly_fine(i, mine) for i in resetting if (mine := gone & frozenset().union(*map(free_vars, i))))
 
 
 def reset_index_problem(ctx: Context, replaced: Mapping[Path, Mapping[str, Expr]], change: Change) -> NotApplicable | None:

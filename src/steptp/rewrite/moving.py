@@ -72,12 +72,7 @@ class SingleNest:
 
 def single_nest(ctx: Context, path: Path) -> SingleNest | NotApplicable:
     """The nest at ``path`` if it is a chain of loops and guards without temporaries around one store; kept with the program."""
-    known = ctx.program._cache.setdefault("single_nest", {})
-    assert isinstance(known, dict)
-    found = known.get(path)
-    if not isinstance(found, (SingleNest, NotApplicable)):
-        found = known[path] = _single_nest(ctx, path)
-    return found
+    return ctx.kept("single_nest", path, lambda: _single_nest(ctx, path))
 
 
 def _single_nest(ctx: Context, path: Path) -> SingleNest | NotApplicable:
@@ -97,23 +92,12 @@ def _single_nest(ctx: Context, path: Path) -> SingleNest | NotApplicable:
 
 def inputs_of(ctx: Context, nest: SingleNest) -> frozenset[str]:
     """The buffers that the store of a nest reads, its target not counted; kept with the program."""
-    known = ctx.program._cache.setdefault("inputs_of", {})
-    assert isinstance(known, dict)
-    if nest.path not in known:
-        known[nest.path] = frozenset(e.buffer for x in (*nest.store.indices, nest.store.value) for e in loads(x))
-    found = known[nest.path]
-    assert isinstance(found, frozenset)
-    return found
+    return ctx.kept("inputs_of", nest.path, lambda: frozenset(e.buffer for x in (*nest.store.indices, nest.store.value) for e in loads(x)))
 
 
 def untiled(ctx: Context, nest: SingleNest) -> SingleNest:
     """The nest with the loop pairs of splits that index its target (``i0*T+i1``) collapsed, so that one loop runs along each dimension; guards of tails go. Kept with the program."""
-    known = ctx.program._cache.setdefault("untiled", {})
-    assert isinstance(known, dict)
-    found = known.get(nest.path)
-    if not isinstance(found, SingleNest):
-        found = known[nest.path] = _untiled(ctx, nest)
-    return found
+    return ctx.kept("untiled", nest.path, lambda: _untiled(ctx, nest))
 
 
 def _untiled(ctx: Context, nest: SingleNest) -> SingleNest:

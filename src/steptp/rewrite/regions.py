@@ -25,6 +25,7 @@ __all__ = [
     "table_problem",
     "accesses_under",
     "inner_loops",
+    "split_index",
     "span_of",
     "tiling",
     "covers",
@@ -63,25 +64,23 @@ def resolved(program: Program, expr: Expr) -> Expr:
 
 def reads_of(program: Program) -> Mapping[str, Sequence[Access]]:
     """Buffer → its reads in serial order, those in indices, guards and extents included; kept with the program."""
-    known = program._cache.get("reads_of")
-    if not isinstance(known, dict):
-        known = {name: [a for a in found if a.load is not None] for name, found in accesses_of(Context.of(program)).items()}
-        program._cache["reads_of"] = known
-    return known
+    ctx = Context.of(program)
+    return ctx.kept("reads_of", (), lambda: {name: [a for a in found if a.load is not None] for name, found in accesses_of(ctx).items()})
 
 
 def accesses_of(ctx: Context) -> Mapping[str, Sequence[Access]]:
     """Buffer → its reads and writes in serial order, the target of a store after what it reads; kept with the program."""
-    known = ctx.program._cache.get("accesses_of")
-    if not isinstance(known, dict):
-        known = dict[str, list[Access]]()
-        for met, found in zip(ctx.visits, ctx.reads, strict=True):
-            for e in found:
-                known.setdefault(e.buffer, []).append(Access(met, e.indices, e))
-            if isinstance(met.stmt, Store):
-                known.setdefault(met.stmt.buffer, []).append(Access(met, met.stmt.indices, None))
-        ctx.program._cache["accesses_of"] = known
-    return known
+    return ctx.kept("accesses_of", (), lambda: _accesses_of(ctx))
+
+
+def _accesses_of(ctx: Context) -> dict[str, list[Access]]:
+    out: dict[str, list[Access]] = {}
+    for met, found in zip(ctx.visits, ctx.reads, strict=True):
+        for e in found:
+            out.setdefault(e.buffer, []).append(Access(met, e.indices, e))
+        if isinstance(met.stmt, Store):
+            out.setdefault(met.stmt.buffer, []).append(Access(met, met.stmt.indices, None))
+    return out
 
 
 def writes_of(ctx: Context) -> Mapping[str, Sequence[tuple[Path, Store]]]:
@@ -135,7 +134,7 @@ def span_of(indices: Sequence[tuple[Expr, Mapping[str, Loop]]]) -> Span | None:
     """
     parts: list[tuple[Expr, Expr]] = []
     for index, inside in indices:
-        split = _split(index, inside)
+        split = split_index(index, inside)
         if split is None:
             return None
         parts.append(split)
@@ -151,7 +150,7 @@ def span_of(indices: Sequence[tuple[Expr, Mapping[str, Loop]]]) -> Span | None:
     return Span(simplify_index(first + ix(min(offsets))), simplify_index(size + ix(max(offsets) - min(offsets))))
 
 
-def _split(index: Expr, inside: Mapping[str, Loop]) -> tuple[Expr, Expr] | None:
+def split_index(index: Expr, inside: Mapping[str, Loop]) -> tuple[Expr, Expr] | None:
     """(outer part, number of values that the inner part spans)."""
     if isinstance(index, (Var, Size, Const)):
         own = inside.get(index.name) if isinstance(index, Var) else None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from steptp.ir import Body, DType, Expr, If, Loop, Path, Program, Stmt, Store, Var, ix, simplify_index
-from steptp.ir.index import Poly, poly_of
+from steptp.ir.index import Poly, expr_of, poly_of
 from steptp.ir.nodes import Op
 from steptp.ir.resets import reset_plan
 from steptp.ir.walk import declaring_path, enclosing, free_vars, loads, map_expr, map_stmt_exprs, rename_buffer, substitute
@@ -162,7 +162,7 @@ def _never_negative(poly: Poly, extents: Mapping[str, Expr]) -> bool:
         if not isinstance(var, Var) and not any(isinstance(atom, Var) for other in poly for atom in other):
             return False
         if len(moving) > 1 or not isinstance(var, Var) or signs.setdefault(var, value < 0) != (value < 0):
-            return _never_negative_expr(_sum_of(poly), extents)  # not linear: one variable after the other
+            return _never_negative_expr(expr_of(poly), extents)  # not linear: one variable after the other
         extent = extents.get(var.name)
         if extent is None or free_vars(extent):
             return False
@@ -174,16 +174,6 @@ def _never_negative(poly: Poly, extents: Mapping[str, Expr]) -> bool:
                 least[other] = least.get(other, 0) + count
     low = poly_lower_bound({mono: value for mono, value in least.items() if value})
     return low is not None and low >= 0
-
-
-def _sum_of(poly: Poly) -> Expr:
-    out: Expr = ix(0)
-    for mono, value in poly.items():
-        term: Expr = ix(value)
-        for atom in mono:
-            term = term * atom
-        out = out + term
-    return simplify_index(out)
 
 
 def _never_negative_expr(expr: Expr, extents: Mapping[str, Expr]) -> bool:

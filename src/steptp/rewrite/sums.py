@@ -41,12 +41,7 @@ class SumNest:
 
 def sum_nest(ctx: Context, path: Path) -> SumNest | NotApplicable:
     """The nest at ``path`` if it is a chain of serial or parallel loops of fixed extents around one sum that starts at 0; kept with the program."""
-    known = ctx.program._cache.setdefault("sum_nest", {})
-    assert isinstance(known, dict)
-    found = known.get(path)
-    if not isinstance(found, (SumNest, NotApplicable)):
-        found = known[path] = _sum_nest(ctx, path)
-    return found
+    return ctx.kept("sum_nest", path, lambda: _sum_nest(ctx, path))
 
 
 def _sum_nest(ctx: Context, path: Path) -> SumNest | NotApplicable:

@@ -99,7 +99,6 @@ class _Model:
     """What the search asks of one program at other sizes, compiled once."""
 
     def __init__(self, program: Program, must_fit: bool) -> None:
-        self.program = program
         # where a parent's access leaves its array there is nothing to compare; a child's is a finding, so it is not avoided
         fit = access_check(program)
         self.fit = fit if must_fit and fit(program.size_env) else None

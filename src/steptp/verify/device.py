@@ -18,7 +18,7 @@ from steptp.errors import StepTPError
 from steptp.ir.nodes import Program
 from steptp.rewrite.base import Exactness
 from steptp.verify.compiled import POISON, GuardedRun
-from steptp.verify.isolation import StepResult, StepTask, known_program
+from steptp.verify.isolation import StepResult, StepTask, kind_of_failure, known_program
 from steptp.verify.tier4 import tier4
 from steptp.verify.tier4_inputs import make_inputs, work
 from steptp.verify.tier5 import TIER5_REGIMES, same_bits
@@ -27,28 +27,19 @@ from steptp.verify.verdict import TierReport, Verdict, VerdictKind
 if TYPE_CHECKING:
     from steptp.lower.gpu import DeviceBuilt
 
-__all__ = ["check_on_device", "guarded_device_run", "kind_of_failure", "tier4_on_device", "tier5_on_device"]
+__all__ = ["check_on_device", "guarded_device_run", "tier4_on_device", "tier5_on_device"]
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
 _ZONE = 4096  # bytes on either side
-_FAILURES = {
-    "build-failed": VerdictKind.BUILD_FAILED, "build-unbound": VerdictKind.BUILD_FAILED, "build-no-nvcc": VerdictKind.UNKNOWN,
-    "device-missing": VerdictKind.UNKNOWN, "device-memory": VerdictKind.OOM, "device-failed": VerdictKind.CRASHED, "measure-outputs": VerdictKind.NOT_EQUAL,
-}  # fmt: skip
-
-
-def kind_of_failure(code: str) -> VerdictKind:
-    """The verdict that an error of this code means; ``unknown`` where the machine is at fault."""
-    return _FAILURES.get(code, VerdictKind.CRASHED)
 
 
 def guarded_device_run(built: DeviceBuilt, inputs: Mapping[str, Array], poison: int = POISON) -> GuardedRun:
     """One run on fresh guarded arrays on the device; raises :class:`steptp.lower.BuildError` ``device-memory``, ``device-failed``."""
-    from steptp.lower.gpu import stored
+    from steptp.lower.build import stored_input
 
     run = built.prepare(zone=_ZONE, poison=poison)
-    given = {b.name: stored(built.program, b.name, inputs) for b in built.program.inputs}
+    given = {b.name: stored_input(built.program, b, inputs) for b in built.program.inputs}
     for name, value in given.items():
         run.write(name, value)
     run()

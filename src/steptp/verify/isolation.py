@@ -23,7 +23,19 @@ from steptp.rewrite.base import Exactness, InstanceMap
 from steptp.verify.ladder import ALL_TIERS, verify_step
 from steptp.verify.verdict import TierReport, Verdict, VerdictKind
 
-__all__ = ["COMPILED_TIERS", "PRELOAD", "Outcome", "StepResult", "StepTask", "Timer", "check_and_measure", "group_of", "known_program", "settle"]
+__all__ = [
+    "COMPILED_TIERS",
+    "PRELOAD",
+    "Outcome",
+    "StepResult",
+    "StepTask",
+    "Timer",
+    "check_and_measure",
+    "group_of",
+    "kind_of_failure",
+    "known_program",
+    "settle",
+]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -110,11 +122,22 @@ def check_and_measure(task: StepTask[T]) -> StepResult[T]:
     try:
         timing = task.timer(parent, child, make_inputs(parent, task.regime, task.seed if task.input_seed is None else task.input_seed), task.seed)
     except StepTPError as err:  # a build that fails only now, or outputs that change while being timed
-        kind = VerdictKind.BUILD_FAILED if err.code == "build-failed" else VerdictKind.NOT_EQUAL if err.code == "measure-outputs" else VerdictKind.CRASHED
+        kind = kind_of_failure(err.code)
         report = TierReport(4, kind, f"while timed: {err.message}", {"code": err.code}, seconds=process_time() - checked)
         return StepResult(Verdict(kind, 4, (*verdict.reports, report)), None, seconds)
     seconds["measure"] = process_time() - checked
     return StepResult(verdict, timing, seconds)
+
+
+_FAILURES = {
+    "build-failed": VerdictKind.BUILD_FAILED, "build-unbound": VerdictKind.BUILD_FAILED, "build-no-nvcc": VerdictKind.UNKNOWN,
+    "device-missing": VerdictKind.UNKNOWN, "device-memory": VerdictKind.OOM, "device-failed": VerdictKind.CRASHED, "measure-outputs": VerdictKind.NOT_EQUAL,
+}  # fmt: skip
+
+
+def kind_of_failure(code: str) -> VerdictKind:
+    """The verdict that an error of this code means; ``unknown`` where the machine is at fault."""
+    return _FAILURES.get(code, VerdictKind.CRASHED)
 
 
 @lru_cache(maxsize=64)

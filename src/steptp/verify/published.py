@@ -99,11 +99,12 @@ def _safe(child: Program) -> TierReport:
 
 def _function(parent: Program, child: Program, seed: int, tiers: Collection[int], reports: list[TierReport], arrays: bool) -> TierReport:
     """The report that decides what the candidate computes; all of them go to ``reports``."""
+    plain = without_copies(parent), without_copies(child)
     if 2 in tiers:
-        reports.append(_proven(parent, child))
+        reports.append(_proven((parent, child), plain))
         if reports[-1].kind is VerdictKind.OK:
             return reports[-1]
-    parent, child = without_copies(parent), without_copies(child)
+    parent, child = plain
     if 3 not in tiers:
         return TierReport(2, VerdictKind.UNKNOWN, "not decided by the tiers that were asked")
     part = middle(parent, child)
@@ -119,11 +120,11 @@ def _function(parent: Program, child: Program, seed: int, tiers: Collection[int]
     return reports[-1]
 
 
-def _proven(parent: Program, child: Program) -> TierReport:
-    """Tier 2 on guessed maps: of the programs, then of the programs without their copies. A guess that fails says nothing about the pair."""
+def _proven(pair: tuple[Program, Program], plain: tuple[Program, Program]) -> TierReport:
+    """Tier 2 on guessed maps: of the programs, then of ``plain``, which have no copies. A guess that fails says nothing about the pair."""
     report = TierReport(2, VerdictKind.UNKNOWN, "no store of the candidate resembles one of the reference")
-    for number, (a, b) in enumerate(((parent, child), (without_copies(parent), without_copies(child)))):
-        if number and a is parent and b is child:
+    for number, (a, b) in enumerate((pair, plain)):
+        if number and plain[0] is pair[0] and plain[1] is pair[1]:
             break
         guess = guess_instances(a, b)
         if guess is None:

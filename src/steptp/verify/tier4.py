@@ -61,12 +61,18 @@ def tier4(
     """
     from steptp.lower import build
 
-    again: Runner = runner if runner is not None else partial(guarded_run, build(child))
+    first: Callable[[Mapping[str, Array], str, int], GuardedRun]
+    again: Runner
+    if runner is None:
+        built = build(child)
+        first, again = partial(kept_run, built), partial(guarded_run, built)
+    else:
+        first, again = (lambda inputs, regime, seed: runner(inputs, POISON)), runner
     worst: dict[str, float] = {}
     chosen = tuple(regimes) if regimes is not None else default_regimes(root)
     for position, regime in enumerate(chosen):
         known = reference(root, regime, seed)
-        run = again(known.inputs, POISON) if runner is not None else kept_run(build(child), known.inputs, regime, seed)
+        run = first(known.inputs, regime, seed)
         if run.damage:
             return _report(child, VerdictKind.UNSAFE_MEMORY, f"the compiled program {run.damage}", chosen, worst)
         if position == 0 and (stale := _stale(child, run, again(known.inputs, 0x7B))):

@@ -20,6 +20,7 @@ from steptp.ir.published.terms import Terms
 from steptp.ir.published.tree import LoopHead, Nest, Span, Term, Text
 from steptp.ir.sourcemap import SourceMap
 from steptp.ir.types import DType, LoopKind, Scope
+from steptp.ir.walk import map_loops
 
 __all__ = ["Reading", "Interface", "convert", "interface_of"]
 
@@ -55,14 +56,7 @@ class Reading:
     @property
     def serial(self) -> Program:
         """The program with every loop serial: what it computes, without claims about how."""
-        return self.program.with_(body=tuple(_serial(s) for s in self.program.body))
-
-
-def _serial(stmt: Stmt) -> Stmt:
-    if isinstance(stmt, Store):
-        return stmt
-    body = tuple(_serial(s) for s in stmt.body)
-    return replace(stmt, body=body, kind=LoopKind.SERIAL) if isinstance(stmt, Loop) else replace(stmt, body=body)
+        return self.program.with_(body=map_loops(self.program.body, lambda loop: replace(loop, kind=LoopKind.SERIAL)))
 
 
 def interface_of(found: Scan) -> Interface:

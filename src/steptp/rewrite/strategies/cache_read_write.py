@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from steptp.analysis.intervals import interval, loop_intervals
-from steptp.ir import Buffer, Const, Expr, If, Load, Loop, LoopKind, Op, Path, Scope, Size, Store, Var, ix, same_index, simplify_index
+from steptp.ir import Buffer, Expr, If, Load, Loop, LoopKind, Op, Path, Scope, Store, Var, ix, same_index, simplify_index
 from steptp.ir.index import poly_of
 from steptp.ir.nodes import Body, Stmt
 from steptp.ir.resets import reset_plan
@@ -17,7 +17,7 @@ from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotAppli
 from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.exprs import children
 from steptp.rewrite.fact_kinds import fact
-from steptp.rewrite.regions import accesses_under
+from steptp.rewrite.regions import accesses_under, inner_loops, split_index
 from steptp.rewrite.strategies.compute_inline import reads_through
 from steptp.rewrite.strategies.expression_splitting import before_insertion
 from steptp.rewrite.tools import instance_map
@@ -78,7 +78,7 @@ def _read_plan(ctx: Context, path: Path, loop: Loop, buffer: Buffer) -> _Region 
         return NotApplicable("not-read", f"nothing under {loop.var} reads {name}")
     if all(isinstance(v.stmt, Store) and v.stmt.reduce is None and v.stmt.value == e for v, e in accesses):
         return NotApplicable("copied", f"under {loop.var}, {name} is only copied")
-    inner = {id(v): _inner_loops(v, len(path)) for v, _ in accesses}
+    inner = {id(v): inner_loops(v, len(path)) for v, _ in accesses}
     if not any(free_vars(i) & inner[id(v)].keys() for v, e in accesses for i in e.indices):
         return NotApplicable("no-region", f"under {loop.var} only one element of {name} is read in an iteration")
     if (problem := _not_always(ctx, path, buffer, accesses)) is not None:
@@ -92,11 +92,6 @@ def _read_plan(ctx: Context, path: Path, loop: Loop, buffer: Buffer) -> _Region 
     if buffer not in ctx.program.inputs and not all(_is_dense(ctx, e, inner[id(v)]) for v, e in accesses):
         return NotApplicable("holes", f"the box around the reads of {name} holds elements that are not read, which may not be defined")
     return region
-
-
-def _inner_loops(met: Visit, depth: int) -> dict[str, Loop]:
-    """The loops around a statement from level ``depth`` inwards, by variable."""
-    return {p.var: p for p in met.parents[depth:] if isinstance(p, Loop)}
 
 
 def _not_always(ctx: Context, path: Path, buffer: Buffer, accesses: list[tuple[Visit, Load]]) -> NotApplicable | None:
@@ -116,15 +111,13 @@ def _not_always(ctx: Context, path: Path, buffer: Buffer, accesses: list[tuple[V
 
 def _conditional(ctx: Context, met: Visit) -> frozenset[str]:
     """The buffers with an element that a statement may read or not; kept with the program."""
-    known = ctx.program._cache.setdefault("read_conditionally", {})
-    assert isinstance(known, dict)
-    if met.path not in known:
+
+    def found() -> frozenset[str]:
         sure = [e for x in stmt_exprs(met.stmt) for e in _evaluated(x)]
         every = [e for x in stmt_exprs(met.stmt) for e in loads(x)]
-        known[met.path] = frozenset(e.buffer for e in set(every) - set(sure)) if len(sure) < len(every) else frozenset()
-    found = known[met.path]
-    assert isinstance(found, frozenset)
-    return found
+        return frozenset(e.buffer for e in set(every) - set(sure)) if len(sure) < len(every) else frozenset()
+
+    return ctx.kept("read_conditionally", met.path, found)
 
 
 def _least_runs(ctx: Context, met: Visit, loop: Loop) -> int:
@@ -229,7 +222,7 @@ def _region(ctx: Context, buffer: Buffer, accesses: list[tuple[Load, dict[str, L
         outer: Expr | None = None
         spans: list[Expr] = []
         for access, inside in accesses:
-            split = _split(access.indices[d], inside)
+            split = split_index(access.indices[d], inside)
             if split is None:
                 return NotApplicable("region", f"the reads of {buffer.name} fill no box: index {d} is no sum of loop variables whose extents are fixed")
             mine, span = split
@@ -244,33 +237,6 @@ def _region(ctx: Context, buffer: Buffer, accesses: list[tuple[Load, dict[str, L
         base.append(outer)
         size.append(largest)
     return _Region(tuple(base), tuple(size))
-
-
-def _split(index: Expr, inside: dict[str, Loop]) -> tuple[Expr, Expr] | None:
-    """(outer part, number of values the inner part spans), or ``None``."""
-    if isinstance(index, (Var, Size, Const)):
-        own = inside.get(index.name) if isinstance(index, Var) else None
-        if own is None:
-            return index, ix(1)
-        return None if free_vars(own.extent) else (ix(0), simplify_index(own.extent))
-    if any(loads(index)):
-        return None
-    outer: Expr = ix(0)
-    span: Expr = ix(1)
-    for mono, value in poly_of(index).items():
-        term = _factor(value, mono, "")
-        mine = free_vars(term) & set(inside)
-        if not mine:
-            outer = outer + term
-            continue
-        found = [a for a in mono if isinstance(a, Var) and a.name in inside]
-        if len(found) != 1 or free_vars(term) != {found[0].name} or value < 0 or any(free_vars(a) for a in mono if a is not found[0]):
-            return None
-        loop = inside[found[0].name]
-        if free_vars(loop.extent):
-            return None
-        span = span + _factor(value, mono, found[0].name) * (loop.extent - ix(1))
-    return simplify_index(outer), simplify_index(span)
 
 
 @dataclass(frozen=True)

@@ -208,14 +208,7 @@ def _plan(ctx: Context, producer: _Producer, target: Path, storage: str) -> _Pla
 
 def _spans(ctx: Context, producer: _Producer, target: Path) -> _Spans | NotApplicable:
     """What an iteration of the loop at ``target`` reads; kept with the program, for both kinds of storage."""
-    known = ctx.program._cache.setdefault("compute_at_spans", {})
-    assert isinstance(known, dict)
-    key = (producer.nest.path, target)
-    if key not in known:
-        known[key] = _find_spans(ctx, producer, target)
-    found = known[key]
-    assert isinstance(found, (tuple, NotApplicable))
-    return found
+    return ctx.kept("compute_at_spans", (producer.nest.path, target), lambda: _find_spans(ctx, producer, target))
 
 
 def _find_spans(ctx: Context, producer: _Producer, target: Path) -> _Spans | NotApplicable:

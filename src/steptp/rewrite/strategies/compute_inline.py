@@ -103,13 +103,7 @@ def _plan(ctx: Context, site: Site) -> tuple[_Producer, Store] | NotApplicable:
 
 def _producer(ctx: Context, name: str) -> _Producer | NotApplicable:
     """The pure definition of a temporary, once a program and name."""
-    known = ctx.program._cache.setdefault("compute_inline", {})
-    assert isinstance(known, dict)
-    if name not in known:
-        known[name] = _find_producer(ctx, name)
-    found = known[name]
-    assert isinstance(found, (_Producer, NotApplicable))
-    return found
+    return ctx.kept("inline_producer", name, lambda: _find_producer(ctx, name))
 
 
 def _find_producer(ctx: Context, name: str) -> _Producer | NotApplicable:

@@ -82,20 +82,14 @@ def _fused(ctx: Context, path: Path, depth: int) -> tuple[Program, InstanceMap]:
 
 def _problem(ctx: Context, path: Path, depth: int) -> NotApplicable | None:
     """Why nests with equal headers may not be fused; kept with the program."""
-    known = ctx.program._cache.setdefault("operator_fusion", {})
-    assert isinstance(known, dict)
-    if (path, depth) not in known:
-        known[path, depth] = None if _same_iteration_only(ctx, path, depth) else _dependence_problem(ctx, path, depth)
-    found = known[path, depth]
-    assert found is None or isinstance(found, NotApplicable)
-    return found
+    return ctx.kept("fusion_problem", (path, depth), lambda: None if _same_iteration_only(ctx, path, depth) else _dependence_problem(ctx, path, depth))
 
 
 def _same_iteration_only(ctx: Context, path: Path, depth: int) -> bool:
     """Cheap proof: whatever both nests touch and one writes is indexed, at one place, by each of the shared loops: nothing crosses iterations."""
     first, second = _chains(ctx, path, depth)
     beside = (*path[:-1], path[-1] + 1)
-    (reads_a, writes_a), (reads_b, writes_b) = _touched(ctx, path), _touched(ctx, beside)
+    (reads_a, writes_a), (reads_b, writes_b) = ctx.touched(path), ctx.touched(beside)
     shared = (writes_a & (reads_b | writes_b)) | (writes_b & reads_a)
     if not shared:
         return True
@@ -205,12 +199,8 @@ def _around(program: Program, path: Path) -> list[Loop]:
     return [p for p in enclosing(program, path) if isinstance(p, Loop)]
 
 
-def _touched(ctx: Context, place: Path) -> tuple[frozenset[str], frozenset[str]]:
-    return ctx.touched(place)
-
-
 def _written(ctx: Context, path: Path) -> tuple[str, ...]:
-    return tuple(sorted(_touched(ctx, path)[1] | _touched(ctx, (*path[:-1], path[-1] + 1))[1]))
+    return tuple(sorted(ctx.touched(path)[1] | ctx.touched((*path[:-1], path[-1] + 1))[1]))
 
 
 def _forwarding(path: Path, depth: int, first: int, second: int, siblings: int) -> Forwarding:

@@ -93,13 +93,7 @@ def moves(ctx: Context, path: Path) -> Iterator[Path]:
 
 def plan_move(ctx: Context, path: Path, target: Path) -> Move | NotApplicable:
     """The move, or why there is none; kept with the program."""
-    known = ctx.program._cache.setdefault("reverse_compute_at", {})
-    assert isinstance(known, dict)
-    if (path, target) not in known:
-        known[path, target] = _make_move(ctx, path, target)
-    found = known[path, target]
-    assert isinstance(found, (Move, NotApplicable))
-    return found
+    return ctx.kept("move", (path, target), lambda: _make_move(ctx, path, target))
 
 
 def tied_by(ctx: Context, path: Path, target: Path) -> str | None:
@@ -129,13 +123,7 @@ class _Tie:
 
 def _tie(ctx: Context, path: Path, target: Path) -> _Tie | NotApplicable:
     """All that has to hold but for dependences; kept with the program."""
-    known = ctx.program._cache.setdefault("reverse_compute_at_tie", {})
-    assert isinstance(known, dict)
-    if (path, target) not in known:
-        known[path, target] = _find_tie(ctx, path, target)
-    found = known[path, target]
-    assert isinstance(found, (_Tie, NotApplicable))
-    return found
+    return ctx.kept("tie", (path, target), lambda: _find_tie(ctx, path, target))
 
 
 def _find_tie(ctx: Context, path: Path, target: Path) -> _Tie | NotApplicable:
@@ -283,18 +271,8 @@ def _same_order(ctx: Context, target: Path, tie: _Tie, fixed: Collection[str]) -
 
 def _touched_between(ctx: Context, path: Path, first: int) -> tuple[frozenset[str], frozenset[str]]:
     """What the siblings from position ``first`` up to the nest at ``path`` read and write."""
-    known = ctx.program._cache.setdefault("touched_between", {})
-    assert isinstance(known, dict)
-    if (path, first) not in known:
-        reads: frozenset[str] = frozenset()
-        writes: frozenset[str] = frozenset()
-        for n in range(first, path[-1]):
-            more = ctx.touched((*path[:-1], n))
-            reads, writes = reads | more[0], writes | more[1]
-        known[path, first] = reads, writes
-    found = known[path, first]
-    assert isinstance(found, tuple)
-    return found
+    touched = [ctx.touched((*path[:-1], n)) for n in range(first, path[-1])]
+    return frozenset().union(*(reads for reads, _ in touched)), frozenset().union(*(writes for _, writes in touched))
 
 
 def _dependence_problem(ctx: Context, nest: SingleNest, target: Path, child: Program, instances: InstanceMap) -> NotApplicable | None:
