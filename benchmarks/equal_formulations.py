@@ -310,7 +310,7 @@ def _algebra() -> Iterator[Pair]:
     positive: list[tuple[str, Body, Body, int]] = [
         ("log_power", lambda x: torch.log(x**3), lambda x: 3 * torch.log(x), 1),
         ("rsqrt", torch.rsqrt, lambda x: 1 / torch.sqrt(x), 1),
-        ("quotient_sum", lambda x, y, z: (x + y) / z, lambda x, y, z: x / z + y / z, 3),
+        ("quotient_sum", lambda x, y, z: (x + y) / (z * z + 1), lambda x, y, z: x / (z * z + 1) + y / (z * z + 1), 3),
     ]
     for name, first, second, count in positive:
         yield Pair(name, first, second, ((3, 4),) * count, positive=True)

@@ -20,7 +20,18 @@ def behind(condition: str) -> str:
 
 @pytest.mark.parametrize(
     "condition",
-    ["x[i,j]==0.75", "x[i,j]<-200", "x[i,j]>1000", "x[i,j]>1.25 and x[i,j]<1.2578125", "x[i,j]*x[i,j]>500", "exp(x[i,j])>1e9", "x[i,j]>30 and x[i,j]<30.0625"],
+    [
+        "x[i,j]==0.75",
+        "x[i,j]<-200",
+        "x[i,j]>1000",
+        "x[i,j]>1.25 and x[i,j]<1.2578125",
+        "x[i,j]*x[i,j]>500",
+        "exp(x[i,j])>1e9",
+        "x[i,j]>30 and x[i,j]<30.0625",
+        "x[i,j]*x[i,j]==2.25*169",
+        "floor(3*x[i,j])==170",
+        "exp(exp(x[i,j]))>1e30",
+    ],
 )
 def test_a_fault_behind_a_rare_branch_is_found(condition: str) -> None:
     report = tier3(parse(PLAIN), parse(behind(condition)))
@@ -37,6 +48,38 @@ def test_branches_on_intermediates_are_reached(condition: str) -> None:
 def test_a_tie_of_a_product_of_inputs_is_reached() -> None:
     head = "in A f32[N=3,K=2] B[K,M=2]\nout Y[N,M]\ntmp C[N,M]\nfor i j k C[i,j]+=A[i,k]*B[k,j]\n"
     parent, child = head + "for i j Y[i,j]=C[i,j]\n", head + "for i j Y[i,j]=select(C[i,j]==0.8125,C[i,j]-1,C[i,j])\n"
+    assert tier3(parse(parent), parse(child)).kind is VerdictKind.NOT_EQUAL
+
+
+def test_branches_in_a_nest_that_the_smallest_sizes_leave_empty_are_reached() -> None:
+    head = "in x f32[N=2] y[M=1]\nout Y[N,M]\n"
+    rest = "for i:N-N//2 j Y[i+N//2,j]=x[i+N//2]*y[j]\n"
+    parent = head + "for i:N//2 j Y[i,j]=x[i]*y[j]\n" + rest
+    child = head + "for i:N//2 j Y[i,j]=select(x[i]>1.25 and x[i]<1.2578125,x[i]*y[j]+1,x[i]*y[j])\n" + rest
+    assert tier3(parse(parent), parse(child)).kind is VerdictKind.NOT_EQUAL
+
+
+def test_what_a_running_maximum_starts_from_is_tried_from_below() -> None:
+    head = "in x f32[N=3,K=4] w[N]\nout Y[N]\n"
+    start, loop = "for i Y[i]={}\n", "for i j carry Y[i] max=x[i,j]*w[i]-3\n"
+    parent = parse(head + start.format("-inf") + loop)
+    assert tier3(parent, parse(head + start.format("-1000") + loop)).kind is VerdictKind.NOT_EQUAL
+    assert tier3(parent, parse(head + start.format("x[i,0]*w[i]-3") + loop)).kind is VerdictKind.OK
+
+
+@pytest.mark.parametrize("condition", ["T[i]==500", "T[i]>500 and T[i]<502", "U[i]+1>300", "not (U[i]!=-77)"])
+def test_branches_on_looked_up_integers_are_reached(condition: str) -> None:
+    head = "in x f32[N=3] T i64[N] 0..1000 U i64[N]\nout Y f32[N]\n"
+    parent, child = head + "for i Y[i]=x[i]\n", head + f"for i Y[i]=select({condition},x[i]+1,x[i])\n"
+    assert tier3(parse(parent), parse(child)).kind is VerdictKind.NOT_EQUAL
+    assert tier3(parse(child), parse(child)).kind is VerdictKind.OK
+
+
+@pytest.mark.parametrize(
+    "condition", ["max(s[i],0)>77", "min(max(x[i,0],-5),50)>=50", "s[i]>x[i,0]*9 and s[i]<x[i,0]*9+0.001", "select(s[i]>40,select(x[i,1]>30,f32(1),0),0)==1"]
+)
+def test_nested_clamped_and_computed_comparisons_are_reached(condition: str) -> None:
+    parent, child = SUMS + "for i Y[i]=s[i]\n", SUMS + f"for i Y[i]=select({condition},s[i]+1,s[i])\n"
     assert tier3(parse(parent), parse(child)).kind is VerdictKind.NOT_EQUAL
 
 

@@ -195,6 +195,18 @@ def test_a_ball_around_zero_is_not_equal_to_zero() -> None:
     assert report.kind is VerdictKind.UNKNOWN
 
 
+def test_a_regime_in_which_everything_cancels_is_left_to_the_others() -> None:
+    """Equal rows have no divergence: there both sides are balls around zero, which decide nothing."""
+    text = "size N=3 K=4\nin X f64[N,K]\nout Y f64[N]\nfor i j Y[i] += {}\n"
+    parent = text.format("exp(X[i,j])*(X[i,j]-log(exp(X[i,0])))")
+    report = check(parent, text.format("exp(X[i,j])*X[i,j]-exp(X[i,j])*log(exp(X[i,0]))"), regimes=("normal", "constant_rows"))
+    assert report.kind is VerdictKind.OK, report.message
+    assert report.evidence["near_zero"]
+    other = text.format("exp(X[i,j])*X[i,j]-exp(X[i,j])*log(exp(X[i,1]))")
+    assert check(parent, other, regimes=("normal", "constant_rows")).kind is VerdictKind.NOT_EQUAL
+    assert check(parent, parent.replace("exp(X[i,j])*", "2*exp(X[i,j])/2*"), regimes=("constant_rows",)).kind is VerdictKind.UNKNOWN
+
+
 def test_nan_is_no_wild_card() -> None:
     text = "size N=4\nin X f64[N]\nout Y f64[N]\nfor i:N Y[i] = {}\n"
     assert check(text.format("X[i]"), text.format("nan*X[i]")).kind is VerdictKind.NOT_EQUAL

@@ -55,9 +55,9 @@ WRONG = {
 @pytest.mark.parametrize("name", EQUAL)
 def test_equal_programs_pass(name: str) -> None:
     root, child = (parse(t) for t in EQUAL[name])
-    report = tier4(root, root, child, seed=3)
+    report = tier4(root, root, child, seed=3, equal_over_reals=True)
     assert report.kind is VerdictKind.OK, report.message
-    assert report.evidence["regimes"] == list(TIER4_REGIMES)
+    assert report.evidence["regimes"] == list(default_regimes(root, child))
     assert max(report.evidence["worst_ratio"].values()) < 1  # type: ignore[attr-defined]
 
 
@@ -102,7 +102,8 @@ def test_masked_rows_keep_their_kind() -> None:
     root = parse(SOFTMAX.replace("= exp(X[i,j]-m[i])/s[i]", "= select(X[i,j]==-inf,0,exp(X[i,j]-m[i])/s[i])"))
     report = tier4(root, root, parse(SOFTMAX), seed=3, regimes=("masked",))  # a row of -inf is 0 in the root and NaN here
     assert report.kind is VerdictKind.NUMERICALLY_UNSAFE
-    assert tier4(parse(SOFTMAX), root, root, seed=3, regimes=("masked",)).kind is VerdictKind.OK  # NaN is no value
+    hidden = [tier4(parse(SOFTMAX), root, root, seed=3, regimes=("masked",), equal_over_reals=equal).kind for equal in (False, True)]
+    assert hidden == [VerdictKind.NUMERICALLY_UNSAFE, VerdictKind.OK]  # NaN is a value, but equality over the reals does not speak of it
 
 
 def test_infinite_results_stay_infinite() -> None:
@@ -142,8 +143,8 @@ def test_memory_damage_is_seen(target: int, offset: int, message: str) -> None:
 def test_regimes_shrink_with_the_work() -> None:
     program = parse(MATMUL)
     assert work(program) == 24 * 32 * 256
-    assert default_regimes(program) == TIER4_REGIMES
-    assert len(default_regimes(parse(MATMUL.replace("N=24", "N=24000")))) < len(TIER4_REGIMES)
+    assert {"normal", "wide", "cancel", "huge"} <= default_regimes(program).keys() < set(TIER4_REGIMES)
+    assert len(default_regimes(parse(MATMUL.replace("N=24", "N=24000")))) < len(default_regimes(program))
 
 
 def test_inputs_are_reproducible_and_distinct() -> None:

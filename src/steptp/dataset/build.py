@@ -20,7 +20,6 @@ from typing import Any, Protocol, cast
 from steptp.analysis.host import HostInfo
 from steptp.dataset.config import BuildConfig
 from steptp.dataset.finalize import atomic_write
-from steptp.dataset.journal import FolderLock, Journal
 from steptp.dataset.ledger import Entry, Ledger
 from steptp.dataset.plan import plan_wave
 from steptp.dataset.roots import Root, make_roots
@@ -32,6 +31,7 @@ from steptp.dataset.walk import WalkTask, run_walk
 from steptp.errors import DatasetError
 from steptp.ir.seeds import derive_seed
 from steptp.measure import Limits, Pool, TaskResult, host_block, host_key, host_margin, version_block
+from steptp.measure.journal import FolderLock, Journal
 from steptp.verify.isolation import StepTask, check_and_measure, group_of, settle
 
 __all__ = ["BuildResult", "Progress", "run_build", "Journals"]
@@ -83,7 +83,7 @@ def run_build(config: BuildConfig, out: Path, *, jobs: int, overwrite: bool = Fa
     """Build (or continue) the dataset in ``out``.
 
     Raises :class:`DatasetError`: ``dataset-other`` when ``out`` holds another build, ``dataset-foreign`` when it holds something else,
-    ``dataset-locked`` when a build is running there; and the frontend's errors for workloads that cannot be loaded.
+    ``usage-locked`` when a build is running there; and the frontend's errors for workloads that cannot be loaded.
     """
     _claim(config, out, overwrite)
     with FolderLock(out / "journal"):

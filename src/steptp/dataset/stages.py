@@ -9,11 +9,11 @@ from functools import lru_cache, partial
 from time import process_time
 from typing import Any
 
-from steptp.dataset.walk import report_json
 from steptp.ir import Program, shape_hash
 from steptp.measure.subjects import time_programs
 from steptp.measure.timing import PairedTiming, TimingOptions
 from steptp.verify.isolation import StepResult, StepTask, Timer, check_and_measure, known_program
+from steptp.verify.verdict import report_json
 
 __all__ = ["CheckTask", "check_step", "describe", "timer_of", "timing_task", "timing_json", "PRELOAD"]
 

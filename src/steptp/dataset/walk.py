@@ -24,9 +24,9 @@ from steptp.reason import explain
 from steptp.rewrite import engine
 from steptp.rewrite.base import Applied, Exactness, NotApplicable, Site
 from steptp.verify.ladder import verify_step
-from steptp.verify.verdict import TierReport, Verdict, VerdictKind
+from steptp.verify.verdict import Verdict, VerdictKind, report_json
 
-__all__ = ["WalkTask", "run_walk", "report_json", "spread"]
+__all__ = ["WalkTask", "run_walk", "spread"]
 
 MAX_CANDIDATES = 24
 
@@ -185,18 +185,6 @@ def _draft(
         "facts": [{"kind": f.kind, "evidence": f.evidence, "values": dict(f.values)} for f in why.facts],
         "seed": seed,
     }
-
-
-def report_json(report: TierReport) -> dict[str, Any]:
-    """A tier's report without its wall time."""
-    out: dict[str, Any] = {"tier": report.tier, "kind": str(report.kind), "message": report.message, "evidence": report.evidence}
-    if report.counterexample is not None:
-        c = report.counterexample
-        out["counterexample"] = {
-            "output": c.output, "index": list(c.index), "expected": c.expected, "actual": c.actual,
-            "sizes": dict(c.sizes), "regime": c.regime, "seed": c.seed, "note": c.note,
-        }  # fmt: skip
-    return out
 
 
 def _record_refusal(walk: _Walk, program: Program, sites: Sequence[Site], depth: int, rng: random.Random) -> None:

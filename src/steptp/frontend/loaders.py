@@ -33,7 +33,7 @@ from steptp.ir.seeds import digest
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["load_workload", "load_class"]
+__all__ = ["inputs_maker", "load_class", "load_kernel", "load_workload"]
 
 _CACHE: dict[tuple[object, ...], Workload] = {}
 
@@ -69,6 +69,30 @@ def load_workload(spec: str, *, sizes: str = "auto", cache: bool = True) -> Work
         path, text = _read(place)
         return _kept((str(path.resolve()), name, digest(text), sizes), cache, lambda: load_class(_run_file(path, text), name, text, sizes=sizes))
     return _kept((place, name, sizes), cache, lambda: load_class(_import(place), name, sizes=sizes))
+
+
+def load_kernel(spec: str) -> Callable[..., object]:
+    """The function that ``file.py:name`` or ``package.module:name`` names, or the module that a class of that name makes.
+
+    Raises :class:`FrontendError` as :func:`load_workload` does.
+    """
+    import torch
+
+    from steptp.frontend.tensors import seeded
+
+    place, _, name = spec.rpartition(":")
+    if not place or not name:
+        raise FrontendError("frontend-spec", f"cannot tell what kernel {spec!r} means", hint="use file.py:name or package.module:name")
+    module = _run_file(*_read(place)) if place.endswith(".py") or "/" in place else _import(place)
+    made = vars(module).get(name)
+    if inspect.isclass(made) and issubclass(made, torch.nn.Module):
+        with torch.random.fork_rng(devices=[]):
+            seeded(0, name)
+            return _construct(module, made, name)
+    if not callable(made):
+        found = [k for k, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
+        raise FrontendError("frontend-class", f"{place} has no function or class {name}", hint=f"there are: {', '.join(found) or 'none'}")
+    return made
 
 
 def _kept(key: tuple[object, ...], cache: bool, make: Callable[[], Workload]) -> Workload:
@@ -161,7 +185,7 @@ def load_class(module: ModuleType, name: str, source: str = "", *, sizes: str = 
     if not source:
         file = inspect.getsourcefile(made)
         source = Path(file).read_text(encoding="utf-8") if file else ""
-    make = _inputs_maker(module, made, name)
+    make = inputs_maker(module, made, name)
     with torch.random.fork_rng(devices=[]):
         seeded(0, name)
         instance = _construct(module, made, name)
@@ -186,7 +210,7 @@ def _construct(module: ModuleType, made: Callable[..., object], name: str) -> to
     return instance
 
 
-def _inputs_maker(module: ModuleType, made: Callable[..., object], name: str) -> InputsMaker:
+def inputs_maker(module: ModuleType, made: Callable[..., object], name: str) -> InputsMaker:
     """Example inputs from ``get_inputs`` or ``example_inputs``, of the class or its module."""
     import torch
 

@@ -72,6 +72,20 @@ class Workload:
 
         return run_module(self.module, self._leaves, inputs, [o.name for o in self.program.outputs], self.mutated, self._structure(), dtype)
 
+    def arguments(self, tensors: Mapping[str, torch.Tensor]) -> tuple[object, ...]:
+        """The arguments of the module's forward(), with these tensors (by input name) in the places of the example ones."""
+        from torch.utils import _pytree as pytree
+
+        flat, spec = pytree.tree_flatten(tuple(self._structure()))
+        names = iter([leaf.name for leaf in self._leaves if leaf.kind == "input"])
+        fresh = [value if getattr(value, "shape", None) is None else tensors.get(next(names), value) for value in flat]
+        return tuple(pytree.tree_unflatten(fresh, spec))
+
+    @property
+    def state(self) -> dict[str, str]:
+        """Inputs that are parameters or buffers of the module, with their qualified names there."""
+        return {leaf.name: leaf.path for leaf in self._leaves if leaf.kind in ("param", "buffer")}
+
     def at(self, **sizes: int) -> Workload:
         """The same program at other sizes; inputs are then random and there is no module to compare with."""
         return replace(self, program=rebind(self.program, sizes), module=None, params={}, _leaves=[], _make=None, kind="leir")

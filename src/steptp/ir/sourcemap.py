@@ -27,6 +27,11 @@ class SourceMap:
         kept = program._cache.get("source")
         return kept if isinstance(kept, SourceMap) else _of_canonical(program)
 
+    def kept_for(self, program: Program) -> Program:
+        """``program``, which has its statements at the same paths, with this map as its own."""
+        program._cache["source"] = self
+        return program
+
     def place(self, path: Path) -> Place:
         """The place of the statement at ``path``; of the whole text for ``()`` or an unknown path."""
         return self._at(self.spans.get(path))

@@ -20,10 +20,10 @@ from steptp.ir.walk import buffers, declaring_path, free_vars, fresh_name, used_
 from steptp.lower.ranges import Ranges
 from steptp.lower.widen import retyped, wide_buffer
 
-__all__ = ["ROUNDOFF", "Shadow", "shadow"]
+__all__ = ["ROUNDOFF", "SUBNORMAL", "Shadow", "shadow"]
 
 ROUNDOFF = {DType.F16: 2.0**-11, DType.BF16: 2.0**-8, DType.F32: 2.0**-24, DType.F64: 2.0**-53}
-_SUBNORMAL = {DType.F16: 2.0**-25, DType.BF16: 2.0**-134, DType.F32: 2.0**-150, DType.F64: 0.0}
+SUBNORMAL = {DType.F16: 2.0**-25, DType.BF16: 2.0**-134, DType.F32: 2.0**-150, DType.F64: 0.0}
 _HUGE = 1e100
 _EXACT = frozenset({"neg", "abs", "max", "min", "floor", "ceil", "round"})
 _FUNCTION_ULPS = 4.0  # library functions and our polynomials err by less
@@ -32,10 +32,11 @@ _COMPARE = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """``program`` has the original's outputs in f64 and, for each float output, one more: ``errors`` maps output → its name."""
+    """``program`` has the original's outputs in f64 and, for each float output, one more: ``errors`` maps output → its name. ``terms``: of the longest sum."""
 
     program: Program
     errors: dict[str, str]
+    terms: int = 1
 
 
 def _f(value: float) -> Const:
@@ -68,7 +69,7 @@ class _Maker:
     def fresh(self, value: Expr, dtype: DType, ulps: float = 1.0) -> Expr:
         """The rounding error of one operation with this result."""
         size = Op("min", (_abs(value), _f(_HUGE)), DType.F64)  # an infinite result is exact, and 0*inf must not poison the rest
-        return _op("+", _op("*", _f(ROUNDOFF[dtype] * ulps), size), _f(_SUBNORMAL[dtype]))
+        return _op("+", _op("*", _f(ROUNDOFF[dtype] * ulps), size), _f(SUBNORMAL[dtype]))
 
     def error(self, expr: Expr) -> Expr:
         """The error estimate of a float expression of the original, in f64."""
@@ -105,7 +106,10 @@ class _Maker:
             inherited = _op("+", _op("*", _abs(args[1]), errs[0]), _op("*", _abs(args[0]), errs[1]))
         elif name == "/":
             inherited = _op("+", errs[0], _op("*", _abs(value), errs[1]))
-            inherited = inherited if isinstance(inherited, Const) else Op("/", (inherited, _abs(args[1])), DType.F64)
+            below = _abs(args[1])
+            if not isinstance(errs[1], Const):  # a denominator that rounding could make 0 leaves the quotient open
+                below = Op("max", (Op("-", (below, errs[1]), DType.F64), _f(0.0)), DType.F64)
+            inherited = inherited if isinstance(inherited, Const) else Op("/", (inherited, below), DType.F64)
         elif name in ("max", "min"):
             inherited = _op("max", *errs)
         elif name in ("floor", "ceil", "round"):
@@ -238,7 +242,7 @@ def shadow(program: Program) -> Shadow:
         tmps=(*maker.declared(ready.tmps), *extra),
         body=(*maker.body(ready.body), *last),
     )
-    return Shadow(made, {b.name: err[b.name] for b in outputs if b.name in err})
+    return Shadow(made, {b.name: err[b.name] for b in outputs if b.name in err}, max(terms.values(), default=1))
 
 
 def _finish(buffer: Buffer, maker: _Maker, program: Program, taken: set[str]) -> Stmt:

@@ -15,11 +15,12 @@ from steptp.verify.cache import ByteLru, program_key
 if TYPE_CHECKING:
     from steptp.lower.build import Built
 
-__all__ = ["POISON", "GuardedRun", "bits_of", "guarded_run", "kept_run", "kinds", "print_value"]
+__all__ = ["POISON", "GuardedRun", "bits_of", "clear_runs", "fenced", "guarded_run", "intact", "kept_run", "kinds", "print_value"]
 
 Array = npt.NDArray[Any]
 _ZONE = 4096  # bytes on either side
 _ALIGN = 64
+_OWN = 32  # buffers whose zones differ when they may
 POISON = 0xFF
 """What guard zones and outputs hold before a run: NaN for every float dtype."""
 
@@ -37,7 +38,7 @@ class GuardedRun:
         return sum(a.nbytes + 2 * _ZONE + _ALIGN for a in self.outputs.values())
 
 
-def _fenced(shape: tuple[int, ...], dtype: type, fill: int) -> tuple[Array, Array]:
+def fenced(shape: tuple[int, ...], dtype: type, fill: int) -> tuple[Array, Array]:
     """A whole allocation full of ``fill`` bytes, and the aligned array in its middle."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     raw = np.full(size + 2 * _ZONE + _ALIGN, fill, np.uint8)
@@ -49,32 +50,34 @@ def _bytes(array: Array) -> Array:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-def _intact(raw: Array, array: Array, fill: int) -> bool:
+def intact(raw: Array, array: Array, fill: int) -> bool:
     start = array.ctypes.data - raw.ctypes.data if array.size else raw.size
     return bool((raw[:start] == fill).all() and (raw[start + array.nbytes :] == fill).all())
 
 
 def guarded_run(built: Built, inputs: Mapping[str, Array], poison: int = POISON) -> GuardedRun:
     """One call on fresh guarded buffers. Guard zones and outputs hold ``poison`` bytes,
-    so that reads outside a buffer or of unwritten outputs show up in the results."""
+    so that reads outside a buffer or of unwritten outputs show up in the results. With another byte than :data:`POISON` every buffer has its own, so that
+    copying from one zone to another shows too."""
     from steptp.lower.build import NUMPY, to_storage
 
     program = built.program
     given: dict[str, Array] = {}
-    fences: list[tuple[str, Array, Array]] = []
-    for buffer in built.interface:
-        raw, array = _fenced(shape_of(buffer.shape, program), NUMPY[buffer.dtype], poison)
+    fences: list[tuple[str, Array, Array, int]] = []
+    for position, buffer in enumerate(built.interface):
+        fill = poison if poison == POISON else poison - position % _OWN
+        raw, array = fenced(shape_of(buffer.shape, program), NUMPY[buffer.dtype], fill)
         if buffer.name in inputs:
             array[...] = given[buffer.name] = to_storage(np.asarray(inputs[buffer.name]), buffer.dtype)
         elif NUMPY[buffer.dtype] is np.bool_:
             array[...] = bool(poison & 1)
-        fences.append((buffer.name, raw, array))
+        fences.append((buffer.name, raw, array, fill))
     built.configure()
-    built.call(built.prepare([array for _, _, array in fences], poison))
-    broken = [name for name, raw, array in fences if not _intact(raw, array, poison)]
-    changed = [name for name, _, array in fences if name in given and not np.array_equal(_bytes(array), _bytes(given[name]))]
+    built.call(built.prepare([array for _, _, array, _ in fences], poison))
+    broken = [name for name, raw, array, fill in fences if not intact(raw, array, fill)]
+    changed = [name for name, _, array, _ in fences if name in given and not np.array_equal(_bytes(array), _bytes(given[name]))]
     damage = f"wrote outside {', '.join(broken)}" if broken else f"changed input {', '.join(changed)}" if changed else ""
-    return GuardedRun({name: array for name, _, array in fences if name not in inputs}, damage)
+    return GuardedRun({name: array for name, _, array, _ in fences if name not in inputs}, damage)
 
 
 _RUNS: ByteLru[GuardedRun] = ByteLru(128 * 2**20, lambda run: run.nbytes)
@@ -83,6 +86,11 @@ _RUNS: ByteLru[GuardedRun] = ByteLru(128 * 2**20, lambda run: run.nbytes)
 def kept_run(built: Built, inputs: Mapping[str, Array], regime: str, seed: int) -> GuardedRun:
     """:func:`guarded_run` on the inputs of a regime and seed; what earlier checks of this process ran is kept (at most 128 MiB)."""
     return _RUNS.get((program_key(built.program), built.options, regime, seed), lambda: guarded_run(built, inputs))
+
+
+def clear_runs() -> None:
+    """Forget kept runs."""
+    _RUNS.clear()
 
 
 def bits_of(array: Array, *, bf16: bool = False) -> Array:

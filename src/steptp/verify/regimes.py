@@ -19,10 +19,12 @@ from steptp.ir.sizes import shape_of
 from steptp.ir.types import DType, int_range
 from steptp.ir.walk import loads, stmt_exprs, subexprs, visit
 
-__all__ = ["REGIMES", "SPECIAL_REGIMES", "Draw", "LazyDraw", "exact_inputs", "lazy_inputs", "float_inputs", "relevant_regimes"]
+__all__ = ["ALL_ZERO", "REGIMES", "SPECIAL_REGIMES", "Draw", "LazyDraw", "exact_inputs", "lazy_inputs", "float_inputs", "relevant_regimes"]
 
 REGIMES = ("normal", "ties", "zeros", "negatives", "positive", "large", "tiny", "mixed", "clamped", "constant_rows", "unit")
 SPECIAL_REGIMES = ("masked", "denormal")  # beyond the reals, or pointless over them: for compiled code and for asking
+ALL_ZERO = "all zero"
+"""A regime of lazy inputs only: every float input is 0, every integer 0 or the lowest of its range, every bool false."""
 
 _EXACT_BITS, _FLOAT_BITS = 6, 20
 _TABLE = 1021
@@ -166,9 +168,19 @@ def exact_inputs(program: Program, regime: str, seed: int) -> dict[str, Draw]:
 
 
 def lazy_inputs(program: Program, regime: str, seed: int) -> dict[str, LazyDraw]:
-    """Inputs for demand-driven evaluation at real sizes: cheap whatever the shapes. Rows have no structure, so ``constant_rows`` and
-    ``masked`` are not what they say here."""
-    return {b.name: LazyDraw(_draw(program, b, (_TABLE,), regime, seed, _EXACT_BITS).exact_list(), derive_seed("lazy", seed, b.name)) for b in program.inputs}
+    """Inputs for demand-driven evaluation at real sizes: cheap whatever the shapes. Rows have no structure: in ``constant_rows`` all elements of an
+    input are equal, and ``masked`` hides no whole rows."""
+    return {b.name: LazyDraw(_lazy_table(program, b, regime, seed), derive_seed("lazy", seed, b.name)) for b in program.inputs}
+
+
+def _lazy_table(program: Program, buffer: Buffer, regime: str, seed: int) -> list[Any]:
+    if regime == ALL_ZERO:
+        low, high = shape_of(buffer.range, program) if buffer.range is not None else (0, 1)
+        zero = 0 if low <= 0 < high or high <= low else low
+        return Draw(buffer.dtype, np.full((_TABLE,), zero, bool if buffer.dtype is DType.BOOL else np.int64)).exact_list()
+    if regime == "constant_rows":
+        return _draw(program, buffer, (), regime, seed, _EXACT_BITS).exact_list() * _TABLE
+    return _draw(program, buffer, (_TABLE,), regime, seed, _EXACT_BITS).exact_list()
 
 
 def float_inputs(program: Program, regime: str, seed: int) -> dict[str, np.ndarray]:

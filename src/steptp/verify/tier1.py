@@ -1,7 +1,8 @@
 """Tier 1: is the program safe? Proven for all inputs, at its real sizes.
 
 In-bounds accesses, defined reads, fully written outputs, no races, no integer overflow. The questions themselves are
-answered by :mod:`steptp.analysis`; this module turns answers into a verdict.
+answered by :mod:`steptp.analysis`; this module turns answers into a verdict. What the analysis suspects and cannot prove, behind a condition on data or a
+look-up, is refused if a run shows it.
 """
 
 from __future__ import annotations
@@ -41,6 +42,15 @@ def tier1(child: Program) -> TierReport:
     worst = min(found, key=_rank)
     kind = VerdictKind.UNKNOWN if not worst.certain else VerdictKind.ILLEGAL if worst.code == "race" else VerdictKind.UNSAFE_MEMORY
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    if kind is VerdictKind.UNKNOWN and any(p.code != "race" for p in found):
+        from steptp.verify.confirm import failing_run
+
+        if (shown := failing_run(child)) is not None:
+            regime, fault = shown
+            evidence["run"] = {"regime": regime, "code": fault.code, "message": fault.message}
+            message = f"{worst.message}{more}; a run in regime {regime} fails: {fault.message}"
+            where = Counterexample(worst.buffer, (), "a defined element in bounds", fault.message, tuple((s.name, s.value) for s in child.sizes), regime)
+            return TierReport(1, VerdictKind.UNSAFE_MEMORY, message, evidence, where, time.perf_counter() - start)
     return TierReport(1, kind, worst.message + more, evidence, _counterexample(child, worst), time.perf_counter() - start)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
-__all__ = ["VerdictKind", "Counterexample", "TierReport", "Verdict"]
+__all__ = ["VerdictKind", "Counterexample", "TierReport", "Verdict", "report_json"]
 
 
 class VerdictKind(str, Enum):
@@ -73,3 +74,15 @@ class Verdict:
     @property
     def counterexample(self) -> Counterexample | None:
         return next((r.counterexample for r in self.reports if r.counterexample), None)
+
+
+def report_json(report: TierReport) -> dict[str, Any]:
+    """A tier's report without its wall time."""
+    out: dict[str, Any] = {"tier": report.tier, "kind": str(report.kind), "message": report.message, "evidence": report.evidence}
+    if report.counterexample is not None:
+        c = report.counterexample
+        out["counterexample"] = {
+            "output": c.output, "index": list(c.index), "expected": c.expected, "actual": c.actual,
+            "sizes": dict(c.sizes), "regime": c.regime, "seed": c.seed, "note": c.note,
+        }  # fmt: skip
+    return out

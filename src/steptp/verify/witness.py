@@ -17,20 +17,15 @@ from steptp.interp.cost import count_instances
 from steptp.interp.demand import BudgetExceeded, DemandEvaluator
 from steptp.interp.errors import EvalError
 from steptp.interp.exact import Undecided, precision
-from steptp.ir.nodes import Buffer, Const, Expr, Loop, Program, Store
+from steptp.ir.nodes import Program
 from steptp.ir.sizes import shape_of
-from steptp.ir.types import DType
-from steptp.ir.walk import loads, subexprs, visit
-from steptp.verify.regimes import exact_inputs, float_inputs, lazy_inputs
+from steptp.verify.regimes import ALL_ZERO, exact_inputs, float_inputs, lazy_inputs
 from steptp.verify.samples import sample_indices
 from steptp.verify.verdict import Counterexample
 
-__all__ = ["ALL_ZERO", "Probe", "probe", "confirmed", "array_witness"]
+__all__ = ["ALL_ZERO", "LAZY_NOTE", "Probe", "probe", "confirmed", "array_witness", "source_of"]
 
-ALL_ZERO = "all zero"
-"""A regime of its own: every float input is 0, every integer 0, every bool false."""
-_NOTE = "one element at real sizes (lazy inputs)"
-_CUTS = 6  # numbers around which elements are compared
+LAZY_NOTE = "one element at real sizes (lazy inputs)"
 _APART = 1e-9  # relative distance beyond which f64 results count as different: exact values differ, rounding explains less
 
 
@@ -42,12 +37,8 @@ class Probe:
     counterexample: Counterexample | None = None
 
 
-def _source(program: Program, regime: str, seed: int) -> Callable[[str, int], Any]:
-    if regime == ALL_ZERO:
-        from flint import fmpq
-
-        zero = {b.name: fmpq(0) if b.dtype.is_float else b.dtype is not DType.BOOL and 0 for b in program.inputs}
-        return lambda name, flat: zero[name]
+def source_of(program: Program, regime: str, seed: int) -> Callable[[str, int], Any]:
+    """Exact input elements of a regime, one at a time, for demand-driven evaluation at any size."""
     draws = lazy_inputs(program, regime, seed)
     return lambda name, flat: draws[name].exact(flat)
 
@@ -57,10 +48,10 @@ def probe(parent: Program, child: Program, regimes: Sequence[str], *, seed: int 
     count = work = 0
     for regime in regimes:
         try:
-            pair = [DemandEvaluator(p, _source(p, regime, seed), element) for p in (parent, child)]
+            pair = [DemandEvaluator(p, source_of(p, regime, seed), element) for p in (parent, child)]
         except LeirError:
             break
-        for buffer, index in (*sample_indices(parent, child, points, seed), *_edges(parent, child)):
+        for buffer, index in sample_indices(parent, child, points, seed):
             if work > total:
                 break
             values = []
@@ -70,7 +61,7 @@ def probe(parent: Program, child: Program, regimes: Sequence[str], *, seed: int 
                     work += evaluator.work
             except EvalError as err:
                 if values:  # only the child has no value here
-                    found = Counterexample(buffer.name, index, shown(values[0][0]), err.message, (), regime, seed, _NOTE)
+                    found = Counterexample(buffer.name, index, shown(values[0][0]), err.message, (), regime, seed, LAZY_NOTE)
                     return Probe(count, found)
                 continue
             except (BudgetExceeded, Undecided):
@@ -81,30 +72,8 @@ def probe(parent: Program, child: Program, regimes: Sequence[str], *, seed: int 
                 (a, _), (b, _) = values
                 same = compare_exact(a, b) if buffer.dtype.is_float else Same.EQUAL if a == b else Same.DIFFERENT
                 if same is Same.DIFFERENT:
-                    return Probe(count, Counterexample(buffer.name, index, shown(a), shown(b), (), regime, seed, _NOTE))
+                    return Probe(count, Counterexample(buffer.name, index, shown(a), shown(b), (), regime, seed, LAZY_NOTE))
     return Probe(count)
-
-
-def _edges(parent: Program, child: Program) -> Iterator[tuple[Buffer, tuple[int, ...]]]:
-    """Output elements on both sides of numbers that only the child has in its extents and indices: where it may have cut something."""
-    fresh = sorted(_numbers(child) - _numbers(parent))
-    for buffer in parent.outputs:
-        shape = shape_of(buffer.shape, parent)
-        cuts = [(dim, n) for n in fresh for dim, size in enumerate(shape) if 0 < n < size]
-        for dim, n in cuts[-_CUTS:]:
-            for at in (n - 1, n):
-                yield buffer, tuple(at if d == dim else size - 1 for d, size in enumerate(shape))
-
-
-def _numbers(program: Program) -> set[int]:
-    """Whole numbers in extents and indices."""
-    exprs: list[Expr] = []
-    for met in visit(program):
-        if isinstance(met.stmt, Loop):
-            exprs.append(met.stmt.extent)
-        elif isinstance(met.stmt, Store):
-            exprs += [*met.stmt.indices, *(i for load in loads(met.stmt.value) for i in load.indices)]
-    return {int(e.value) for expr in exprs for e in subexprs(expr) if isinstance(e, Const)}
 
 
 def confirmed(parent: Program, child: Program, found: Counterexample, element: int = 2_000_000) -> Counterexample | None:
@@ -120,8 +89,8 @@ def _float_values(parent: Program, child: Program, found: Counterexample, elemen
 
     for program in (parent, child):
         try:
-            if found.note == _NOTE:
-                exact = _source(program, found.regime, found.seed)
+            if found.note == LAZY_NOTE:
+                exact = source_of(program, found.regime, found.seed)
                 evaluator = DemandEvaluator(program, lambda name, flat, get=exact: _as_float(get(name, flat)), element, FloatAlgebra(wide=True))  # type: ignore[misc]
                 value, _ = evaluator.element(found.output, found.index)
             else:

@@ -56,7 +56,8 @@ class Reading:
     @property
     def serial(self) -> Program:
         """The program with every loop serial: what it computes, without claims about how."""
-        return self.program.with_(body=map_loops(self.program.body, lambda loop: replace(loop, kind=LoopKind.SERIAL)))
+        serial = map_loops(self.program.body, lambda loop: replace(loop, kind=LoopKind.SERIAL))
+        return SourceMap.of(self.program).kept_for(self.program.with_(body=serial))
 
 
 def interface_of(found: Scan) -> Interface:
@@ -118,11 +119,11 @@ class _Converter:
         tmps = tuple(self._buffer(t.name, t.dtype, t.box) for t in tensors.values() if t.name not in face.inputs and t.name not in face.outputs)
         for tensor in tensors.values():
             self.spans.setdefault(self.names[tensor.name], tensor.first.word)
-        program = Program((), inputs, outputs, tuple(body), tmps)
-        program._cache["source"] = SourceMap(text.source, text.filename, self.spans, self.spans)
+        lines = SourceMap(text.source, text.filename, self.spans, self.spans)
+        program = lines.kept_for(Program((), inputs, outputs, tuple(body), tmps))
         check(program)
         kept = tuple(sorted(self.notes.values(), key=lambda n: (n.place.line, n.place.column) if n.place else (0, 0)))
-        return Reading(program, program.with_(body=tuple(claimed)), kept)
+        return Reading(program, lines.kept_for(program.with_(body=tuple(claimed))), kept)
 
     # names, scopes, notes
 

@@ -12,8 +12,8 @@ from steptp.ir import Buffer, DType, Expr, Load, Loop, LoopKind, Path, Program, 
 from steptp.ir.facts import Fact
 from steptp.ir.resets import conjuncts
 from steptp.ir.sizes import shape_of
-from steptp.ir.walk import body_at, buffer_table, declaring_path, free_vars, loads, map_expr, map_stmt_exprs, replace_at, replace_body
-from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, InstanceMap, NotApplicable, Outcome, Site, Strategy
+from steptp.ir.walk import body_at, buffer_table, declaring_path, free_vars, loads, map_expr, map_stmt_exprs, replace_at, replace_body, substitute
+from steptp.rewrite.base import Applied, BufferMap, Exactness, Family, Forwarding, InstanceMap, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.moving import (
@@ -336,20 +336,27 @@ def _build(ctx: Context, producer: _Producer, target: Path, spans: _Spans, made:
 
 
 def _instances(ctx: Context, plan: _Plan) -> InstanceMap | None:
-    """Every store runs its own instances; a shrunken producer is read through where it is pointwise, and left to tier 3 where it accumulates."""
+    """Every store runs its own instances, each once; a pointwise producer that shrinks is read through, an accumulation that is computed again is left to tier 3."""
     child, store_path, forward = plan.built
-    nest = plan.producer.nest
-    if plan.local is not None and (
-        nest.store.reduce is not None or pure_definition(ctx.program, plan.producer.buffer.name) is None or pure_definition(child, plan.local.name) is None
-    ):
+    nest, name = plan.producer.nest, plan.producer.buffer.name
+    linked = plan.local is None
+    buffers: tuple[BufferMap, ...] = ()
+    if plan.local is not None and nest.store.reduce is not None:
+        if _not_a_partition(ctx, plan.producer, plan.target, plan.spans) is not None:
+            return None
+        fixed = {v: Var(f"@{v}") for v in outer_extents(ctx, plan.target)}
+        kept = _kept(plan.producer, plan.spans)
+        places = (Var(f"d{d}") if (span := plan.spans[d]) is None else Var(f"d{d}") - substitute(span.base, fixed) for d in kept)
+        linked, buffers = True, (BufferMap(name, plan.local.name, tuple(places), per_iteration=True),)
+    elif plan.local is not None and (pure_definition(ctx.program, name) is None or pure_definition(child, plan.local.name) is None):
         return None
     back = {forward(p): p for p, _ in ctx.stores}
 
     def source(path: Path) -> Path | None:
-        return None if path == store_path and plan.local is not None else back[path]
+        return None if path == store_path and not linked else back[path]
 
     by = nest.iters({v: m.becomes for v, m in plan.made.items()}, ctx.program, child)
-    return instance_map(ctx.program, child, source, lambda p: by if p == store_path else {})
+    return replace(instance_map(ctx.program, child, source, lambda p: by if p == store_path else {}), buffers=buffers)
 
 
 def _facts(ctx: Context, plan: _Plan) -> tuple[Fact, ...]:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from steptp.dataset.journal import FolderLock, Journal
-from steptp.errors import DatasetError
+from steptp.measure.journal import FolderLock, Journal
+from steptp.errors import UsageError
 
 
 def test_entries_come_back_in_order(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_flipped_byte_ends_the_intact_part(tmp_path: Path) -> None:
 
 
 def test_one_build_at_a_time(tmp_path: Path) -> None:
-    with FolderLock(tmp_path), pytest.raises(DatasetError, match="another build"):
+    with FolderLock(tmp_path), pytest.raises(UsageError, match="another run"):
         FolderLock(tmp_path)
     with FolderLock(tmp_path):
         pass

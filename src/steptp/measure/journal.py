@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from steptp.errors import DatasetError
+from steptp.errors import UsageError
 
 __all__ = ["Journal", "FolderLock"]
 
@@ -103,7 +103,7 @@ def _key_of(line: bytes) -> str | None:
 
 
 class FolderLock:
-    """An exclusive lock on a dataset folder; the system releases it when the process dies, however it dies."""
+    """An exclusive lock on a folder of results; the system releases it when the process dies, however it dies."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ class FolderLock:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._file.close()
-            raise DatasetError("dataset-locked", f"another build is writing {folder.parent}", hint="wait for it, or stop it first") from None
+            raise UsageError("usage-locked", f"another run is writing {folder.parent}", hint="wait for it, or stop it first") from None
 
     def release(self) -> None:
         self._file.close()

@@ -1,0 +1,118 @@
+"""``steptp optimize WORKLOAD``: search for a faster program that is proven to compute the same."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from steptp.cli.progress import BuildProgress
+    from steptp.search.finish import Answer
+    from steptp.search.session import Found, Progress
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("optimize")
+    def optimize(
+        workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="x.leir, file.py:Class, module:Class, einsum:… or zoo:name")],
+        policy: Annotated[str, typer.Option(help="Who proposes steps: heuristic or random.")] = "heuristic",
+        search: Annotated[str, typer.Option(help="beam, bfs, chain, dfs, evolutionary, greedy or mcts.")] = "beam",
+        samples: Annotated[int, typer.Option(min=1, help="Proposals to draw at most.")] = 64,
+        measurements: Annotated[int | None, typer.Option(min=1, help="Programs to time at most.")] = None,
+        seconds: Annotated[float | None, typer.Option(min=0, help="Seconds of search at most; the closing check and writing come on top.")] = None,
+        threads: Annotated[int, typer.Option(min=1, help="Threads of parallel loops.")] = len(os.sched_getaffinity(0)),
+        jobs: Annotated[int, typer.Option(min=1, help="Worker processes that check candidates.")] = 1,
+        seed: Annotated[int, typer.Option(min=0, help="Same seed and same measured times, same tree.")] = 0,
+        out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the results and of the journal.")] = Path("optimized"),
+        resume: Annotated[bool, typer.Option("--resume", help="Continue the search that the folder holds.")] = False,
+        preset: Annotated[str | None, typer.Option(help="Preset of a zoo workload.")] = None,
+        json: Annotated[bool, typer.Option("--json", help="Print result.json's content.")] = False,
+    ) -> None:
+        """Search for a faster program; Ctrl-C ends with the best verified one so far.
+
+        Writes the program as LEIR, TVMScript and a shared library with a C header, the trace, and every step with evidence and reasons.
+        """
+        from steptp.cli.common import console, emit_json, read_program
+        from steptp.cli.progress import BuildProgress
+        from steptp.ir import parse, print_program, program_hash
+        from steptp.measure.margin import host_margin
+        from steptp.policy import policy as policy_of
+        from steptp.search.algorithms import algorithm as algorithm_of
+        from steptp.search.budget import Limits
+        from steptp.search.checkpoint import Checkpoint
+        from steptp.search.evaluator import Judge
+        from steptp.search.finish import chain_json, close, trace_of, write_artefacts
+        from steptp.search.session import Search, run_search
+
+        chosen, proposer = algorithm_of(search), policy_of(policy)
+        start = parse(print_program(read_program(workload, preset)))
+        limits = Limits(samples=samples, measurements=measurements, seconds=seconds)
+        identity = {
+            "start": program_hash(start), "policy": [proposer.name, proposer.settings], "search": [chosen.name, chosen.settings], "seed": seed,
+            "threads": threads,
+        }  # fmt: skip
+        with (
+            BuildProgress(quiet=json) as progress,
+            Checkpoint(out / "journal", identity, resume=resume) as store,
+            Judge(print_program(start), threads=threads, jobs=jobs, seed=seed) as judge,
+        ):
+            progress.say("measuring this host's own noise")
+            judge.margin(host_margin(judge.pool, cache=out / "journal" / "margin.json").margin)
+            session = Search(start, proposer, judge, limits=limits, seed=seed, threads=threads, store=store, watch=lambda p: _watch(progress, p, samples))
+            found = run_search(chosen, session)
+            if found.stopped == "interrupted":
+                judge.close()  # what still runs there is of no use
+            progress.say(f"search ended ({found.stopped}); checking the best program against the start")
+            answer = close(found, judge)
+            result = {**_summary(workload, found, answer), "identity": identity, "steps": chain_json(answer.node, session.host, proposer.name)}
+            result["tree"] = found.tree.to_json()
+            files = write_artefacts(out, parse(answer.node.text), trace_of(start, answer.node), result, progress.say)
+        if json:
+            emit_json({**result, "files": files})
+            return
+        _print(console().print, result, answer, out)
+
+
+def _watch(progress: BuildProgress, now: Progress, samples: int) -> None:
+    note = f"best {now.best.speedup or 1.0:.2f}x of the start, {now.nodes} programs"
+    progress.stage("proposals", samples, int(now.spent["samples"]), note)
+
+
+def _summary(workload: str, found: Found, answer: Answer) -> dict[str, Any]:
+    return {
+        "workload": workload,
+        "speedup": answer.speedup,
+        "start": found.tree.start.hash,
+        "answer": answer.node.hash,
+        "final": answer.judged,
+        "turned_down": [list(t) for t in answer.turned_down],
+        "stopped": found.stopped,
+        "spent": found.spent,
+        "curve": [list(p) for p in found.curve],
+    }
+
+
+def _print(say: Any, result: dict[str, Any], answer: Answer, out: Path) -> None:
+    from steptp.cli.common import counted, highlight
+    from steptp.search.moves import move_key, move_of
+
+    for step in result["steps"]:
+        figure = "" if step["ratio"] is None else f"{step['ratio']:.2f}x, {step['speedup']:.2f}x of the start"
+        say(f"  {highlight(move_key(move_of(step['move'])).splitlines()[0])}  [dim]{figure}[/]")
+    say("")
+    say(highlight(answer.node.text))
+    if answer.judged is None:
+        say("Nothing verified was faster than the start; the result is the start itself.")
+    else:
+        timing = answer.judged["timing"]
+        say(
+            f"[bold]{timing['ratio']:.2f}x[/] ({timing['ci_low']:.2f} to {timing['ci_high']:.2f}) the speed of the start, timed afresh: "
+            f"{timing['parent_us']:,.1f} µs before, {timing['child_us']:,.1f} µs after; {counted(len(result['steps']), 'step')}, "
+            f"verified {answer.judged['kind']} at tier {answer.judged['tier']} against the start"
+        )
+    say(f"Everything is in [bold]{out}[/].")

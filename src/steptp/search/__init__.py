@@ -1,0 +1,1 @@
+"""Search over programs: a tree of verified states, budgets, algorithms. Policies are passed in."""

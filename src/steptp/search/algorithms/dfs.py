@@ -1,0 +1,33 @@
+"""Depth first: the policy's first choice all the way down, then its second."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from steptp.search.session import Search
+
+__all__ = ["ALGORITHM", "DepthFirst"]
+
+
+@dataclass(frozen=True, slots=True)
+class DepthFirst:
+    """``k`` proposals at every state, once, down to ``depth``; children are visited in the order of proposal."""
+
+    name: ClassVar[str] = "dfs"
+    k: int = 4
+    depth: int = 8
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def run(self, search: Search) -> None:
+        stack = [search.tree.start]
+        while stack:
+            node = stack.pop()
+            if node.depth < self.depth:
+                stack += search.fresh(search.expand(node, self.k))[::-1]
+
+
+ALGORITHM = DepthFirst
