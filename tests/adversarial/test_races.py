@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
 from steptp.ir import parse
 from steptp.lower import build
-from steptp.verify import tier4 as module
-from steptp.verify.compiled import POISON, guarded_run
+from steptp.lower.build import Built
+from steptp.verify import races
+from steptp.verify.compiled import POISON, GuardedRun, guarded_run
 from steptp.verify.races import race
 from steptp.verify.tier1 import tier1
 from steptp.verify.tier4 import tier4
@@ -20,7 +23,7 @@ ROWS = "for n:N D[n] = A[n,0]\n"
 RACES = {
     "one accumulator": "par n:N for m:M C[m] += A[n,m]\n" + ROWS,
     "one element overwritten": SUM + "par n:N D[n-n] = A[n,0]\n",
-    "vector lanes": "vec n:N for m:M C[m] += A[n,m]\n" + ROWS,
+    "vector lanes": "for m:M vec n:N C[m] += A[n,m]\n" + ROWS,
     "threads of a block": "tx n:N for m:M C[m] += A[n,m]\n" + ROWS,
     "a scan": SUM + "for n:1 D[n] = A[n,0]\npar n:N-1 D[n+1] = D[n]+A[n+1,0]\n",
     "a shared temporary": "tmp t f32[1]\n" + SUM + "par n:N\n  t[0] = A[n,0]\n  D[n] = t[0]\n",
@@ -29,9 +32,7 @@ RACES = {
 
 @pytest.mark.parametrize("name", RACES)
 def test_tier_1_proves_the_race(name: str) -> None:
-    text = RACES[name]
-    body = HEAD.rstrip("\n") + "\n" + text
-    assert tier1(parse(body)).kind in (VerdictKind.ILLEGAL, VerdictKind.UNSAFE_MEMORY), name
+    assert tier1(parse(HEAD + RACES[name])).kind in (VerdictKind.ILLEGAL, VerdictKind.UNSAFE_MEMORY)
 
 
 def test_threads_of_one_loop_overtake_each_other() -> None:
@@ -52,11 +53,10 @@ def test_no_race_no_difference() -> None:
 
 
 def test_tier_4_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What tier 4 makes of a run that differs: the one output of one thread is changed on the way."""
+    """What tier 4 makes of a run that differs: an output of the run with one thread is changed on the way."""
     program = parse("size N=64\nin A f32[N]\nout C f32[N]\npar n:N C[n] = A[n]*2.0\n")
-    import steptp.verify.races as races
 
-    def other(built, inputs, poison=POISON):  # type: ignore[no-untyped-def]
+    def other(built: Built, inputs: Mapping[str, np.ndarray], poison: int = POISON) -> GuardedRun:
         run = guarded_run(built, inputs, poison)
         if built.threads == 1:
             run.outputs["C"][3] += 1
@@ -66,6 +66,6 @@ def test_tier_4_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("one processor")
     assert tier4(program, program, program, regimes=("normal",)).kind is VerdictKind.OK
     monkeypatch.setattr(races, "guarded_run", other)
-    report = module.tier4(program, program, program, regimes=("normal",))
+    report = tier4(program, program, program, regimes=("normal",))
     assert report.kind is VerdictKind.ILLEGAL
     assert "C under 1 thread" in report.message

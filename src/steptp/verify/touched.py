@@ -18,7 +18,7 @@ from steptp.analysis.problems import BudgetExceeded, budget
 from steptp.errors import LeirError
 from steptp.ir.nodes import Expr, Op, Program, Var
 from steptp.ir.walk import subexprs, substitute
-from steptp.verify.cache import program_key
+from steptp.verify.cache import Lru, program_key
 
 __all__ = ["touched_elements"]
 
@@ -27,12 +27,15 @@ _CHANGED, _SPLITS = 5, 4  # statements and conditions looked at, of each program
 _OPERATIONS = 300_000  # of isl, by its own counter
 
 
+_kept: Lru[dict[str, list[Index]]] = Lru(256)
+
+
 def touched_elements(parent: Program, child: Program) -> dict[str, list[Index]]:
-    """Output → elements, in the order of the statements; regions that are a whole output give nothing. Cached on the child."""
-    key = f"touched {program_key(parent)}"
-    cached = child._cache.get(key)
-    if isinstance(cached, dict):
-        return cached
+    """Output → elements, in the order of the statements; regions that are a whole output give nothing."""
+    return _kept.get((program_key(parent), program_key(child)), lambda: _elements(parent, child))
+
+
+def _elements(parent: Program, child: Program) -> dict[str, list[Index]]:
     found: dict[str, list[Index]] = {}
     try:
         with budget(_OPERATIONS):
@@ -42,7 +45,6 @@ def touched_elements(parent: Program, child: Program) -> dict[str, list[Index]]:
                     here.append(index)
     except (BudgetExceeded, LeirError):
         pass  # what was found so far
-    child._cache[key] = found
     return found
 
 
