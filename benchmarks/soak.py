@@ -2,7 +2,7 @@
 
     python benchmarks/soak.py [--count 10000] [--planted 50] [--jobs 2] [--roots 40] [--seed 0] [--limit 5]
 
-Verified are strategy steps and mutants of tiny zoo programs, by all tiers, each time with another seed. The planted candidates of
+Verified are strategy steps and mutants of tiny zoo programs, by all tiers, each time with another seed (inputs of compiled code change with each pass over the candidates). The planted candidates of
 tests/support/failing_candidates.py crash, leave, raise, hang (cut after ``--limit`` seconds) or want a terabyte. Memory is what this process, the
 pool's host and its workers hold together (shared pages counted once); the slope is a least-squares line through the samples after the first tenth.
 ``--planted 0`` leaves the workers alone until they have done their share of tasks. The last line is one JSON object.
@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def stream(tasks: list[list[StepTask[Any]]], count: int, planted: int) -> Iterat
             yield name, failing_candidates.task(name)
         else:
             task = flat[number % len(flat)]
-            yield "", StepTask(**{**task.__dict__, "seed": number, "input_seed": number})
+            yield "", replace(task, seed=number, input_seed=number // len(flat))
 
 
 def held() -> float:

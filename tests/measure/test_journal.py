@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from steptp.measure.journal import FolderLock, Journal
 from steptp.errors import UsageError
+from steptp.measure.journal import FolderLock, Journal
 
 
 def test_entries_come_back_in_order(tmp_path: Path) -> None:

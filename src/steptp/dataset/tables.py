@@ -15,7 +15,7 @@ from steptp.dataset.probes import run_probes
 from steptp.dataset.roots import Root
 from steptp.dataset.schema import ProgramRecord, StepRecord
 from steptp.dataset.store import Dataset
-from steptp.dataset.views import prompt_versions, write_views
+from steptp.dataset.views import describe_host, prompt_versions, write_views
 from steptp.ir.seeds import digest
 
 if TYPE_CHECKING:
@@ -70,11 +70,6 @@ def write_dataset(
     data = Dataset.open(out)
     probes = run_probes(data.steps, texts, config.seed)
     write_card(out, full, data.summary(), probes, views)
-
-
-def describe_host(host: HostInfo) -> str:
-    """One line about the host, as prompts state it."""
-    return ", ".join(f"{name} {value}" for name, value in host.to_dict().items() if value)
 
 
 def _record(

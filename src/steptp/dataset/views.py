@@ -17,19 +17,23 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from steptp.analysis.host import HostInfo
 from steptp.dataset.schema import StepRecord
 from steptp.ir.seeds import derive_seed, digest
 
-__all__ = ["MIN_SIBLINGS", "VIEWS", "prompt_file", "write_views", "opaque_ids", "step_views", "action_view"]
+__all__ = [
+    "MIN_SIBLINGS", "VIEWS", "action_prompt", "action_view", "describe_host", "free_prompt", "list_candidates", "named_prompt", "opaque_ids", "prompt_file",
+    "prompt_versions", "step_views", "system_prompt", "write_views",
+]  # fmt: skip
 
 MIN_SIBLINGS = 8
 VIEWS = ("named", "free", "action")
 
 
 @cache
-def prompt_file(name: str) -> str:
-    """The text of one prompt file of this package."""
-    return resources.files("steptp.dataset").joinpath("prompts", f"{name}.txt").read_text()
+def prompt_file(name: str, package: str = "steptp.dataset") -> str:
+    """The text of one prompt file of a package."""
+    return resources.files(package).joinpath("prompts", f"{name}.txt").read_text()
 
 
 def prompt_versions() -> dict[str, str]:
@@ -37,9 +41,39 @@ def prompt_versions() -> dict[str, str]:
     return {name: digest(prompt_file(name)) for name in ("system", *VIEWS)}
 
 
+def system_prompt() -> str:
+    """What every conversation begins with."""
+    return prompt_file("system").strip()
+
+
+def named_prompt(program: str, strategy: str, site: str) -> str:
+    """Ask for the program after a given step."""
+    return prompt_file("named").strip().format(program=program.strip(), strategy=strategy, site=site)
+
+
+def free_prompt(program: str) -> str:
+    """Ask for a step, why, and the next program."""
+    return prompt_file("free").strip().format(program=program.strip())
+
+
+def action_prompt(program: str, host: str, candidates: Mapping[str, str]) -> str:
+    """Ask for one of the candidates: opaque id → site."""
+    return prompt_file("action").strip().format(program=program.strip(), host=host, candidates=list_candidates(candidates))
+
+
+def list_candidates(candidates: Mapping[str, str]) -> str:
+    """A line for each candidate."""
+    return "\n".join(f"{name}: {site}" for name, site in candidates.items())
+
+
+def describe_host(host: HostInfo) -> str:
+    """One line about the host, as prompts state it."""
+    return ", ".join(f"{name} {value}" for name, value in host.to_dict().items() if value)
+
+
 def _sample(step_id: str, split: str, prompt: str, completion: str, **extra: Any) -> dict[str, Any]:
     messages = [
-        {"role": "system", "content": prompt_file("system").strip()},
+        {"role": "system", "content": system_prompt()},
         {"role": "user", "content": prompt},
         {"role": "assistant", "content": completion},
     ]
@@ -51,10 +85,10 @@ def step_views(step: StepRecord, parent_text: str, child_text: str) -> Iterator[
     if step.verdict != "ok" or not step.child:
         return
     answer = f"{step.reason.strip()}\n\nNext program:\n{child_text.strip()}"
-    prompt = prompt_file("named").strip().format(program=parent_text.strip(), strategy=step.strategy, site=step.site)
+    prompt = named_prompt(parent_text, step.strategy, step.site)
     yield "named", _sample(step.id, step.split, prompt, answer, answer=child_text, strategy=step.strategy, site=step.site)
     if not (step.measured and step.label == "slower"):
-        prompt = prompt_file("free").strip().format(program=parent_text.strip())
+        prompt = free_prompt(parent_text)
         completion = f"Strategy: {step.strategy}\nSite: {step.site}\n{answer}"
         yield "free", _sample(step.id, step.split, prompt, completion, answer=child_text, strategy=step.strategy, site=step.site)
 
@@ -81,8 +115,7 @@ def action_view(state: str, text: str, group: Sequence[StepRecord], host: str) -
     seed = derive_seed("action", state)
     random.Random(seed).shuffle(sites)
     names = opaque_ids(len(sites), seed)
-    listing = "\n".join(f"{name}: {site}" for name, site in zip(names, sites, strict=True))
-    prompt = prompt_file("action").strip().format(program=text.strip(), host=host, candidates=listing)
+    prompt = action_prompt(text, host, dict(zip(names, sites, strict=True)))
     by_site = {s.site: s for s in timed}
     ratios = {name: by_site[site].ratio for name, site in zip(names, sites, strict=True) if site in by_site}
     return _sample(state, best.split, prompt, names[sites.index(best.site)], ratios=ratios, best=best.id)

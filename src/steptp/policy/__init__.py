@@ -1,4 +1,4 @@
-"""Policies: what proposes steps. The ones here need no weights."""
+"""Policies: what proposes steps. Most need no weights; ``openai`` asks a language model."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "policy"]
 
-NAMES = ("heuristic", "random")
-"""Policies that take no more than their name; :class:`steptp.policy.scripted.Scripted` needs a script."""
+_MODULES = {"heuristic": "heuristic", "openai": "openai_compatible", "random": "random"}
+NAMES = tuple(_MODULES)
+"""Policies by name; :class:`steptp.policy.scripted.Scripted` needs a script."""
 
 
-def policy(name: str) -> Policy:
-    """The policy called ``name``; raises :class:`UsageError` ``usage-policy``."""
-    if name not in NAMES:
+def policy(name: str, **settings: object) -> Policy:
+    """The policy called ``name``; ``settings`` replace its defaults. Raises :class:`UsageError` ``usage-policy``."""
+    if name not in _MODULES:
         raise UsageError("usage-policy", f"there is no policy called {name!r}", hint=f"policies: {', '.join(NAMES)}")
-    made: Policy = import_module(f"{__name__}.{name}").POLICY()
+    kind = import_module(f"{__name__}.{_MODULES[name]}").POLICY
+    try:
+        made: Policy = kind(**settings)
+    except TypeError:
+        raise UsageError("usage-policy", f"{name} has no such settings: {', '.join(sorted(settings))}") from None
     return made

@@ -17,6 +17,7 @@ __all__ = ["predicted_cycles"]
 _REGISTERS = 16
 _CHAIN = 4.0  # cycles from one addition of an accumulation to the next
 _REGION = 20_000.0  # cycles to start and join threads
+_ENTRY = 10.0  # cycles to enter and leave a loop that is not unrolled
 _BODY = 512  # copies of a statement beyond which straight-line code stops paying
 _SCALAR = 2.0  # operations a cycle
 
@@ -40,6 +41,8 @@ def _statement(st: StatementFeatures, found: Features, host: HostInfo, threads: 
     copied = prod(ln.extent for ln in around if ln.kind in ("unroll", "vec"))
     if copied > _BODY:
         cycles *= copied / _BODY
+    if around[-1].kind not in ("unroll", "vec"):
+        cycles += _ENTRY * st.instances / max(around[-1].extent, 1)
     registers = [ln for ln in around if ln.kind in ("unroll", "vec")] if around[-1].kind in ("unroll", "vec") else []
     width = 64.0 if lanes > 1 else 8.0
     cycles += _traffic(around, registers, moved, _REGISTERS * host.vector_bits // 8) / width
