@@ -35,6 +35,7 @@ STEPS_CHECKED = 6  # further sampled steps of each state that must be accepted
 REFUSED = ("not_equal", "illegal", "unsafe_memory", "malformed", "crashed", "build_failed")
 RULES = ("f64", "f32", "f16")
 _RUN_AFTER_CRASH = 2
+_BATCH = 10  # programs of a worker process
 
 
 def attack(name: str, preset: str, count: int, seed: int, compile_too: bool) -> dict[str, Any]:
@@ -169,13 +170,14 @@ def _count_pairs(module: str) -> int:
 
 
 def in_workers(work: Any, items: list[Any], jobs: int, failed: Any) -> Iterator[Any]:
-    """``work(item)`` in separate processes; an item whose process dies is tried again, then given to ``failed``."""
+    """``work(item)`` in separate processes, replaced after each batch; an item whose process dies is tried again, then given to ``failed``."""
     tries: Counter[str] = Counter()
     left = list(items)
     while left:
         alone = any(tries.values())
-        with ProcessPoolExecutor(1 if alone else jobs, mp_context=get_context("spawn"), max_tasks_per_child=8) as pool:
-            futures = {pool.submit(work, item): item for item in left}
+        batch = left[: 1 if alone else jobs * _BATCH]
+        with ProcessPoolExecutor(1 if alone else jobs, mp_context=get_context("spawn")) as pool:
+            futures = {pool.submit(work, item): item for item in batch}
             for future in as_completed(futures):
                 item = futures[future]
                 try:
@@ -184,9 +186,11 @@ def in_workers(work: Any, items: list[Any], jobs: int, failed: Any) -> Iterator[
                     tries[str(item)] += 1
                     if tries[str(item)] > _RUN_AFTER_CRASH:
                         left.remove(item)
+                        del tries[str(item)]
                         yield failed(item)
                     continue
                 left.remove(item)
+                tries.pop(str(item), None)
                 yield result
 
 

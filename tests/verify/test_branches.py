@@ -104,3 +104,25 @@ def test_points_depend_on_the_seed_alone() -> None:
     first, again = (list(branch_inputs((program, program), ("normal",), 3)) for _ in range(2))
     assert first
     assert first == again
+
+
+HIDDEN = "in x f32[B=2,T=3,C=4]\nout Y[B]\ntmp s[B,T] pm[B,T+1] sp sq[B,T]\nfor i j k:C//2 sp[i,j]+=x[i,j,k]\nfor i j k:C-C//2 sq[i,j]+=x[i,j,k+C//2]\n"
+
+
+def hidden(value: str) -> str:
+    """Sums in two halves, and the largest of them."""
+    return HIDDEN + f"for i j s[i,j]=sp[i,j]+{value}\nfor i\n pm[i,0]=-inf\n for j:T pm[i,j+1]=max(pm[i,j],s[i,j])\n Y[i]=pm[i,T]\n"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (hidden("sq[i,j]"), hidden("select(sq[i,j]==0.75,sq[i,j]-1,sq[i,j])")),
+        (HEAD + "for i k:N j Y[i,j] max=x[k,j]\n", HEAD + "for i j\n Y[i,j]=-10\n for k:N carry Y[i,j] max=x[k,j]\n"),
+    ],
+)
+def test_what_one_instance_does_is_not_hidden_by_a_maximum_over_all(right: str, wrong: str) -> None:
+    report = tier3(parse(right), parse(wrong))
+    assert report.kind is VerdictKind.NOT_EQUAL
+    assert report.counterexample is not None
+    assert report.counterexample.regime == "branches"

@@ -16,6 +16,7 @@ from steptp.cli import doctor as _doctor
 from steptp.cli import lower as _lower
 from steptp.cli import mutate as _mutate
 from steptp.cli import optimize as _optimize
+from steptp.cli import report as _report
 from steptp.cli import saturate as _saturate
 from steptp.cli import show as _show
 from steptp.cli import sites as _sites
@@ -49,7 +50,7 @@ def _top(version: Annotated[bool, typer.Option("--version", callback=_version, i
     """Verified, measured single steps of tensor-program optimisation."""
 
 
-for _verb in (_build, _show, _verify, _mutate, _audit, _sites, _apply, _saturate, _optimize, _lower, _strategies, _doctor):
+for _verb in (_build, _show, _verify, _mutate, _audit, _sites, _apply, _saturate, _optimize, _report, _lower, _strategies, _doctor):
     _verb.register(app)
 
 

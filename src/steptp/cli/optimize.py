@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from steptp.cli.progress import BuildProgress
     from steptp.search.finish import Answer
-    from steptp.search.session import Found, Progress
+    from steptp.search.session import Progress
 
 __all__ = ["register"]
 
@@ -35,66 +35,33 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Search for a faster program; Ctrl-C ends with the best verified one so far.
 
-        Writes the program as LEIR, TVMScript and a shared library with a C header, the trace, and every step with evidence and reasons.
+        Writes the program as LEIR, TVMScript and a shared library with a C header, the trace, and a report of every step with evidence and reasons.
         """
         from steptp.cli.common import console, emit_json, read_program
         from steptp.cli.progress import BuildProgress
-        from steptp.ir import parse, print_program, program_hash
-        from steptp.measure.margin import host_margin
         from steptp.policy import policy as policy_of
+        from steptp.report.search_page import PAGE, search_page
         from steptp.search.algorithms import algorithm as algorithm_of
         from steptp.search.budget import Limits
-        from steptp.search.checkpoint import Checkpoint
-        from steptp.search.evaluator import Judge
-        from steptp.search.finish import chain_json, close, trace_of, write_artefacts
-        from steptp.search.session import Search, run_search
+        from steptp.search.outcome import find_faster
 
         chosen, proposer = algorithm_of(search), policy_of(policy)
-        start = parse(print_program(read_program(workload, preset)))
+        program = read_program(workload, preset)
         limits = Limits(samples=samples, measurements=measurements, seconds=seconds)
-        identity = {
-            "start": program_hash(start), "policy": [proposer.name, proposer.settings], "search": [chosen.name, chosen.settings], "seed": seed,
-            "threads": threads,
-        }  # fmt: skip
-        with (
-            BuildProgress(quiet=json) as progress,
-            Checkpoint(out / "journal", identity, resume=resume) as store,
-            Judge(print_program(start), threads=threads, jobs=jobs, seed=seed) as judge,
-        ):
-            progress.say("measuring this host's own noise")
-            judge.margin(host_margin(judge.pool, cache=out / "journal" / "margin.json").margin)
-            session = Search(start, proposer, judge, limits=limits, seed=seed, threads=threads, store=store, watch=lambda p: _watch(progress, p, samples))
-            found = run_search(chosen, session)
-            if found.stopped == "interrupted":
-                judge.close()  # what still runs there is of no use
-            progress.say(f"search ended ({found.stopped}); checking the best program against the start")
-            answer = close(found, judge)
-            result = {**_summary(workload, found, answer), "identity": identity, "steps": chain_json(answer.node, session.host, proposer.name)}
-            result["tree"] = found.tree.to_json()
-            files = write_artefacts(out, parse(answer.node.text), trace_of(start, answer.node), result, progress.say)
+        with BuildProgress(quiet=json) as progress:
+            found = find_faster(
+                program, proposer, chosen, limits, workload=workload, threads=threads, jobs=jobs, seed=seed, folder=out, resume=resume, say=progress.say,
+                watch=lambda now: _watch(progress, now, samples), pages={PAGE: search_page},
+            )  # fmt: skip
         if json:
-            emit_json({**result, "files": files})
+            emit_json(found.result)
             return
-        _print(console().print, result, answer, out)
+        _print(console().print, found.result, found.answer, out)
 
 
 def _watch(progress: BuildProgress, now: Progress, samples: int) -> None:
     note = f"best {now.best.speedup or 1.0:.2f}x of the start, {now.nodes} programs"
     progress.stage("proposals", samples, int(now.spent["samples"]), note)
-
-
-def _summary(workload: str, found: Found, answer: Answer) -> dict[str, Any]:
-    return {
-        "workload": workload,
-        "speedup": answer.speedup,
-        "start": found.tree.start.hash,
-        "answer": answer.node.hash,
-        "final": answer.judged,
-        "turned_down": [list(t) for t in answer.turned_down],
-        "stopped": found.stopped,
-        "spent": found.spent,
-        "curve": [list(p) for p in found.curve],
-    }
 
 
 def _print(say: Any, result: dict[str, Any], answer: Answer, out: Path) -> None:

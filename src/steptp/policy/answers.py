@@ -38,7 +38,7 @@ _NEXT = re.compile(r"^[ \t#*]*next program[ \t*]*:[ \t*]*$\n?", re.MULTILINE | r
 _MARKED = re.compile(r"\b(?:step|answer|id|choice)\b[*`\"' \t]*(?::|=|is)[*`\"' \t(\[]*((?-i:[A-Z]{2}))\b", re.IGNORECASE)
 _LINES = re.compile(r"^[ \t#*]*lines?[*]*[ \t]*:?[* \t]*(\d+)(?:[ \t]*(?:-|to)[ \t]*(\d+))?[ \t*]*:?[ \t*]*$", re.MULTILINE | re.IGNORECASE)
 _NUMBERED = re.compile(r"^[ \t]*\d+\|[ ]?")
-_HEADER = re.compile(r"^(?:size|where|in|out)\b", re.MULTILINE)
+_HEADER = re.compile(r"^(?:\d+\|[ ]?)?(?:size|where|in|out)\b[^\n]*[\[=]", re.MULTILINE)
 
 
 def answer_schema(question: Question) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _json(text: str) -> tuple[dict[str, Any] | None, bool]:
                 data = from_json(body[start:].rstrip() + closing, allow_partial=not whole)
             except ValueError:
                 continue
-            if isinstance(data, dict) and data:
+            if isinstance(data, dict):
                 return data, whole
     return None, True
 

@@ -33,7 +33,7 @@ class Request:
     """``seeds``: one for each sample wanted."""
 
     model: str
-    messages: Sequence[dict[str, str]]
+    messages: Sequence[Any]
     temperature: float
     max_tokens: int
     seeds: tuple[int, ...]
@@ -72,6 +72,7 @@ class Endpoint:
         self.timeout, self.deadline, self.tries, self.parallel = timeout, deadline, tries, parallel
         self._without: set[str] = set()
         self._loop = _Loop()
+        self._kept: openai.AsyncOpenAI | None = None
 
     def ask(self, request: Request, done: Callable[[int, Written], None]) -> list[Written | Lost]:
         """An answer for each seed, in their order; ``done(index, answer)`` is called as they arrive."""
@@ -83,18 +84,20 @@ class Endpoint:
 
     async def _check(self) -> None:
         hint = "give the server's address with --base-url (it usually ends in /v1) and its key in the environment"
-        async with self._client() as client:
-            try:
-                await client.with_options(timeout=min(self.timeout, 20.0)).models.list()
-            except self._openai.APIConnectionError as err:
-                raise UsageError("usage-endpoint", f"no answer from {client.base_url}: {_reason(err)}", hint=hint) from None
-            except (self._openai.AuthenticationError, self._openai.PermissionDeniedError) as err:
-                raise UsageError("usage-endpoint", f"{client.base_url} refuses the key: {_reason(err)}", hint=hint) from None
-            except self._openai.OpenAIError:
-                pass  # not every server lists its models
+        client = self._client()
+        try:
+            await client.with_options(timeout=min(self.timeout, 20.0)).models.list()
+        except self._openai.APIConnectionError as err:
+            raise UsageError("usage-endpoint", f"no answer from {client.base_url}: {_reason(err)}", hint=hint) from None
+        except (self._openai.AuthenticationError, self._openai.PermissionDeniedError) as err:
+            raise UsageError("usage-endpoint", f"{client.base_url} refuses the key: {_reason(err)}", hint=hint) from None
+        except self._openai.OpenAIError:
+            pass  # not every server lists its models
 
     def _client(self) -> openai.AsyncOpenAI:
-        return self._openai.AsyncOpenAI(base_url=self._base_url, api_key=self._key, max_retries=0, timeout=self.timeout)
+        if self._kept is None:  # its certificates take longer to load than a question
+            self._kept = self._openai.AsyncOpenAI(base_url=self._base_url, api_key=self._key, max_retries=0, timeout=self.timeout)
+        return self._kept
 
     async def _ask(self, request: Request, done: Callable[[int, Written], None]) -> list[Written | Lost]:
         out: dict[int, Written | Lost] = {}
@@ -105,29 +108,29 @@ class Endpoint:
             if isinstance(answer, Written):
                 done(index, answer)
 
-        async with self._client() as client:
-            wanted, refused = list(range(len(request.seeds))), False
-            if len(wanted) > 1 and "n" not in self._without:
-                found = await self._sent(client, request, request.seeds[0], len(wanted), ends)
-                if isinstance(found, Lost):
-                    refused = found.code == "policy-refused"
-                    if not refused:
-                        return [found for _ in wanted]
-                else:
-                    for index, answer in enumerate(found[: len(wanted)]):
-                        note(index, answer)
-                    if len(found) < len(wanted):
-                        self._without.add("n")  # taken and ignored
-            gate = asyncio.Semaphore(self.parallel)
+        client = self._client()
+        wanted, refused = list(range(len(request.seeds))), False
+        if len(wanted) > 1 and "n" not in self._without:
+            found = await self._sent(client, request, request.seeds[0], len(wanted), ends)
+            if isinstance(found, Lost):
+                refused = found.code == "policy-refused"
+                if not refused:
+                    return [found for _ in wanted]
+            else:
+                for index, answer in enumerate(found[: len(wanted)]):
+                    note(index, answer)
+                if len(found) < len(wanted):
+                    self._without.add("n")  # taken and ignored
+        gate = asyncio.Semaphore(self.parallel)
 
-            async def one(index: int) -> None:
-                async with gate:
-                    found = await self._sent(client, request, request.seeds[index], 1, ends)
-                note(index, found if isinstance(found, Lost) else found[0])
+        async def one(index: int) -> None:
+            async with gate:
+                found = await self._sent(client, request, request.seeds[index], 1, ends)
+            note(index, found if isinstance(found, Lost) else found[0])
 
-            await asyncio.gather(*(one(index) for index in wanted if index not in out))
-            if refused and any(isinstance(answer, Written) for answer in out.values()):
-                self._without.add("n")
+        await asyncio.gather(*(one(index) for index in wanted if index not in out))
+        if refused and any(isinstance(answer, Written) for answer in out.values()):
+            self._without.add("n")
         return [out[index] for index in wanted]
 
     async def _sent(self, client: openai.AsyncOpenAI, request: Request, seed: int, n: int, ends: float) -> list[Written] | Lost:
@@ -176,7 +179,7 @@ class Endpoint:
                 wait = _asked_wait(err.response.headers.get("retry-after")) or _backoff(number)
             except self._openai.APIStatusError as err:
                 lost = Lost("policy-refused" if err.status_code in _REFUSED else "policy-server", f"the server answers {err.status_code}: {_reason(err)}")
-                if err.status_code < 500 and err.status_code not in (408, 409) or err.status_code == 501:
+                if err.status_code == 501 or (err.status_code < 500 and err.status_code not in (408, 409)):
                     return lost
                 wait = _asked_wait(err.response.headers.get("retry-after")) or _backoff(number)
             except self._openai.APIConnectionError as err:
@@ -212,11 +215,11 @@ def _written(completion: Any) -> list[Written]:
     choices, usage = completion.choices, completion.usage
     if not choices:
         raise ValueError("it has no choices")
-    total = None if usage is None else int(usage.total_tokens or (usage.prompt_tokens + usage.completion_tokens))
+    total = None if usage is None else max(0, int(usage.total_tokens or (usage.prompt_tokens + usage.completion_tokens)))
     shares: list[int | None] = [None] * len(choices)
     if total is not None:
-        prompt = int(usage.prompt_tokens)
-        share, rest = divmod(max(total - prompt, 0), len(choices))
+        prompt = min(max(0, int(usage.prompt_tokens)), total)
+        share, rest = divmod(total - prompt, len(choices))
         shares = [share + (prompt + rest if n == 0 else 0) for n in range(len(choices))]
     return [Written(c.message.content or "", c.finish_reason == "length", s) for c, s in zip(choices, shares, strict=True)]
 

@@ -6,6 +6,7 @@ nothing: no server says what it cost. Answers from the cache are charged what th
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ _AROUND = 64  # tokens of a chat template around the messages
 
 def tokens_at_most(asked: Question, max_tokens: int, schema: dict[str, Any] | None) -> int:
     """A bound on one request's tokens: a token stands for at least one byte of the messages (and of the schema, which some servers put before them)."""
-    texts = [m["content"] for m in asked.messages] + ([] if schema is None else [str(schema)])
+    texts = [m["content"] for m in asked.messages] + ([] if schema is None else [json.dumps(schema)])
     return sum(len(t.encode()) for t in texts) + _AROUND + max_tokens
 
 
@@ -59,7 +60,7 @@ class OpenAICompatible:
         self.temperature, self.max_tokens = temperature, max_tokens
         self.endpoint = Endpoint(base_url, secret or "none", timeout=timeout, deadline=deadline, tries=tries, parallel=parallel)
         self.cache = AnswerCache(cache)
-        self._last: tuple[tuple[str, int, int], Question | None] | None = None
+        self._last: tuple[State, Question | None] | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -94,9 +95,8 @@ class OpenAICompatible:
 
     def _question(self, state: State) -> Question | None:
         """The question at a state; the last one is kept, for the budget asks about it first."""
-        about = (state.hash, state.seed, len(state.failed))
-        if self._last is None or self._last[0] != about:
-            self._last = about, question(state, self.form, reasons=self.reasons)
+        if self._last is None or self._last[0] is not state:
+            self._last = state, question(state, self.form, reasons=self.reasons)
         return self._last[1]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,9 +100,12 @@ def chain_json(node: Node, host: HostInfo, rule: str) -> list[dict[str, Any]]:
     return out
 
 
-def write_artefacts(out: Path, program: Program, trace: Trace | None, result: dict[str, Any], say: Callable[[str], None]) -> list[str]:
-    """Write ``program.leir``, TVMScript, a shared library with its C header, CUDA source of a bound program, the trace and ``result.json``; returns the
-    names of the files. A bound program has no CPU library; one that cannot be exported here is said and left out."""
+def write_artefacts(
+    out: Path, program: Program, trace: Trace | None, result: dict[str, Any], say: Callable[[str], None],
+    pages: Mapping[str, Callable[[dict[str, Any]], str]],
+) -> list[str]:  # fmt: skip
+    """Write ``program.leir``, TVMScript, a shared library with its C header, CUDA source of a bound program, the trace, ``result.json`` and ``pages``
+    made from the result; returns the names of the files. A bound program has no CPU library; one that cannot be exported here is said and left out."""
     from steptp.ir import print_program
     from steptp.lower import BuildError, cuda_source, export_library, tvmscript
     from steptp.lower.artifacts import c_header
@@ -120,8 +123,10 @@ def write_artefacts(out: Path, program: Program, trace: Trace | None, result: di
             say(f"no shared library: {err.message} ({err.hint})")
     if trace is not None:
         texts["trace.json"] = trace.to_json() + "\n"
-    files = sorted([*texts, "result.json", *(["program.so"] if "program.h" in texts else [])])
-    texts["result.json"] = json.dumps({**result, "files": files}, indent=1, ensure_ascii=False) + "\n"
+    files = sorted([*texts, "result.json", *pages, *(["program.so"] if "program.h" in texts else [])])
+    whole = {**result, "files": files}
+    texts["result.json"] = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+    texts |= {name: page(whole) for name, page in pages.items()}
     for name, text in texts.items():
         (out / name).write_text(text, encoding="utf-8")
     return files

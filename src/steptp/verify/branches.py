@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -49,18 +50,22 @@ _NEEDED = {"max": {-1, 1}, "min": {-1, 1}}  # both sides; there is nothing new w
 
 def compares_values(program: Program) -> bool:
     """Whether some expression compares floats or looked-up integers, or a running maximum or minimum starts from something else than an infinity."""
-    running: set[str] = set()
-    starts: set[str] = set()
+    return bool(_comparisons(program))
+
+
+def _comparisons(program: Program) -> Counter[tuple[str, tuple[float | None, ...]]]:
+    """Comparisons by operator and constant operands, and starts of running maxima and minima other than infinities."""
+    running = {m.stmt.buffer for m in visit(program) if isinstance(m.stmt, Store) and m.stmt.value.dtype.is_float and m.stmt.reduce in ("max", "min")}
+    found: Counter[tuple[str, tuple[float | None, ...]]] = Counter()
     for met in visit(program):
-        if isinstance(met.stmt, Store) and met.stmt.value.dtype.is_float:
-            if met.stmt.reduce in ("max", "min"):
-                running.add(met.stmt.buffer)
-            elif met.stmt.reduce is None and not (isinstance(met.stmt.value, Const) and math.isinf(float(met.stmt.value.value))):
-                starts.add(met.stmt.buffer)
-        for expr in stmt_exprs(met.stmt):
-            if any(isinstance(e, Op) and e.name in _COMPARES and (e.args[0].dtype.is_float or any(loads(e))) for e in subexprs(expr)):
-                return True
-    return bool(running & starts)
+        if isinstance(met.stmt, Store) and met.stmt.reduce is None and met.stmt.buffer in running:
+            start = float(met.stmt.value.value) if isinstance(met.stmt.value, Const) else None
+            if start is None or not math.isinf(start):
+                found["start", (start,)] += 1
+        for expr in (e for x in stmt_exprs(met.stmt) for e in subexprs(x)):
+            if isinstance(expr, Op) and expr.name in _COMPARES and (expr.args[0].dtype.is_float or any(loads(expr))):
+                found[expr.name, tuple(float(a.value) if isinstance(a, Const) else None for a in expr.args)] += 1
+    return found
 
 
 class _Probe(ExactAlgebra):
@@ -193,7 +198,27 @@ def branch_inputs(programs: Sequence[Program], regimes: Sequence[str], seed: int
                 probers.append(_Prober(probe, machine.run))
     if drawn:
         yield from _integer_points(programs, drawn[0], seed)
+        if probers and _comparisons(programs[-1]) - _comparisons(programs[0]):
+            yield from _level_points(probers[-1], drawn[0], _floats(programs[0]))
     yield from _search(probers, drawn, _floats(programs[0]), _line, seed)
+
+
+def _level_points(prober: _Prober[Point], start: Point, floats: Sequence[str]) -> Iterator[Point]:
+    """Inputs that are one number throughout, at which the first instance of a comparison, and so all that are like it, is a tie, and beside it: what one
+    instance does, a maximum over many would hide."""
+
+    def at(t: Real) -> Point:
+        return {name: [t] * len(values) if name in floats else values for name, values in start.items()}
+
+    for site in range(len(prober.probe.sites))[:_SITES]:
+
+        def margin(t: Real, site: int = site) -> Real | None:
+            return prober.margin(site, 0, at(t))
+
+        with precision(PRECISIONS[0]):
+            root, slope = _secant(margin, fmpq(1, 3))
+        if root is not None and slope is not None:
+            yield from (at(root + sign * step / slope) for step, sign in ((fmpq(0), 1), (_STEPS[0], 1), (_STEPS[0], -1)))
 
 
 def _integer_points(programs: Sequence[Program], start: Point, seed: int) -> Iterator[Point]:

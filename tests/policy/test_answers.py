@@ -1,0 +1,181 @@
+"""Answers as models write them: what is a move, what is a typed failure."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from steptp.ir import parse
+from steptp.policy.answers import answer_schema, read_answer
+from steptp.policy.prompting import Format, Question
+from steptp.search.moves import Action, Edit, Failed, Proposal, Rewrite
+
+SITES = {"QX": "loop_split@0:factor=4,tail=exact", "OR": "loop_parallelization@0", "ZB": "loop_reorder@0.0:to=2"}
+PROGRAM = "in X f32[N=4]\nout Y[N]\nfor i\n Y[i]=X[i]*2\n"
+LINES = PROGRAM.strip("\n")
+
+
+def _asked(form: Format) -> Question:
+    return Question(form, True, "?", sites=SITES if form == "action" else {}, lines=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("QX", "QX"),
+        (" **qx**.\n", "QX"),
+        ("Step: ZB", "ZB"),
+        ("OR would help, but QX is a better fit.\r\n\r\nStep: QX\r\n", "QX"),
+        ("The best step is to split.\nThe answer is `ZB`.", "ZB"),
+        ("First I thought Step: QX.\nAnswer: **ZB**", "ZB"),
+        ("I would take ZB, since k is then outermost.", "ZB"),
+        ("Threads win here.\nOR", "OR"),
+        ('{"id": "QX"}', "QX"),
+        ('```json\n{"reason": "unit stride", "id": "QX"}\n```', "QX"),
+        ('Here it is: {"reason": "unit stride", "id": "QX"} Good luck!', "QX"),
+        ('{"reason": "the “inner” loop", "id": "QX"}', "QX"),
+        ("{“id”: “QX”}", "QX"),
+        ('{"id": "QX", "reason": "the loop is', "QX"),
+        ('{"id": "QX"', "QX"),
+        ("loop_reorder@0.0:to=2", "ZB"),
+        ("I choose loop_parallelization@0.", "OR"),
+        ("\ufeff“QX”", "QX"),
+    ],
+)
+def test_actions(text: str, named: str) -> None:
+    answer = read_answer(_asked("action"), text, tokens=7)
+    assert isinstance(answer, Proposal), answer
+    assert answer.move == Action(SITES[named])
+    assert answer.tokens == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "truncated", "code"),
+    [
+        ("", False, "answer-empty"),
+        (" \n", True, "answer-empty"),
+        ("AA", False, "answer-unknown-id"),
+        ("Step: AA", False, "answer-unknown-id"),
+        ('{"id": "AA"}', False, "answer-unknown-id"),
+        ("QX or ZB, I think.", False, "answer-ambiguous"),
+        ("I cannot help with that.", False, "answer-unreadable"),
+        ('{"reason": "fast"}', False, "answer-unreadable"),
+        ('{"reason": "the loop', True, "answer-truncated"),
+        ("QX splits the loop, which", True, "answer-truncated"),
+        ("The loop is", True, "answer-truncated"),
+    ],
+)
+def test_actions_that_cannot_be_read(text: str, truncated: bool, code: str) -> None:
+    answer = read_answer(_asked("action"), text, truncated=truncated, tokens=3)
+    assert isinstance(answer, Failed), answer
+    assert (answer.code, answer.tokens) == (code, 3)
+    assert len(answer.message.split()) >= 3
+
+
+def test_the_reason_is_what_stands_before_the_step() -> None:
+    answer = read_answer(_asked("action"), "Unit stride.\nStep: QX")
+    assert isinstance(answer, Proposal)
+    assert answer.reason == "Unit stride."
+    answer = read_answer(_asked("action"), '{"reason": "Unit stride.", "id": "QX"}')
+    assert isinstance(answer, Proposal)
+    assert answer.reason == "Unit stride."
+
+
+@pytest.mark.parametrize(
+    ("text", "edit"),
+    [
+        ("Lines: 4-4\n Y[i]=X[i]+X[i]", Edit(4, 4, (" Y[i]=X[i]+X[i]",))),
+        ("Because.\n\nLines: 3-4\n```leir\npar i\n Y[i]=X[i]*2\n```\nThat is all.", Edit(3, 4, ("par i", " Y[i]=X[i]*2"))),
+        ("**Lines:** 4\r\n4|  Y[i]=X[i]+X[i]\r\n", Edit(4, 4, (" Y[i]=X[i]+X[i]",))),
+        ("Lines: 3-2\ntmp T[N]", Edit(3, 2, ("tmp T[N]",))),
+        ("Lines: 4-4", Edit(4, 4, ())),
+        ("Lines: 1-1\nno\nI mean:\nLines 3 to 3:\npar i", Edit(3, 3, ("par i",))),
+        ("Lines: 3-3\npar i\n\nThis runs the loop on all threads.", Edit(3, 3, ("par i",))),
+        ('{"reason": "r", "first": 3, "last": 3, "lines": ["par i"]}', Edit(3, 3, ("par i",))),
+        ('{"first": 3, "last": 4, "lines": "par i\\n Y[i]=X[i]*2"}', Edit(3, 4, ("par i", " Y[i]=X[i]*2"))),
+        ('{"first": 3, "last": 3, "lines": ["par i"]', Edit(3, 3, ("par i",))),
+    ],
+)
+def test_edits(text: str, edit: Edit) -> None:
+    answer = read_answer(_asked("edit"), text)
+    assert isinstance(answer, Proposal), answer
+    assert answer.move == edit
+
+
+@pytest.mark.parametrize(
+    ("text", "truncated", "code"),
+    [
+        ("par i", False, "answer-unreadable"),
+        ("Lines: 9-12\npar i", False, "answer-lines"),
+        ("Lines: 4-2\npar i", False, "answer-lines"),
+        ('{"first": "a", "last": 3, "lines": ["par i"]}', False, "answer-lines"),
+        ('{"first": 3, "last": 3}', False, "answer-unreadable"),
+        ('{"first": 3, "last": 3, "lines": ["par i", "fo', True, "answer-truncated"),
+        ('{"first": 3, "last": 3, "lines": ["par i",', False, "answer-truncated"),
+        ("Lines: 3-4\npar i", True, "answer-truncated"),
+    ],
+)
+def test_edits_that_cannot_be_read(text: str, truncated: bool, code: str) -> None:
+    answer = read_answer(_asked("edit"), text, truncated=truncated)
+    assert isinstance(answer, Failed), answer
+    assert answer.code == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PROGRAM,
+        f"Strategy: s\nSite: s@0\nIt is legal.\n\nNext program:\n{PROGRAM}",
+        f"First:\n\nNext program:\nin Z f32[2]\n\nNo, better:\n\nNext program:\n{PROGRAM}",
+        f"**Next program:**\n```\n{PROGRAM}```\nDone.",
+        f"```leir\nin Z f32[2]\n```\nor rather\n```leir\n{PROGRAM}```",
+        f"in short: the loop\nin X is parallel.\n\n{PROGRAM}",
+        f"Sure! Here is it:\n\n{PROGRAM}\n\nThis keeps what the program computes.",
+        "Next program:\r\n" + PROGRAM.replace("\n", "\r\n"),
+        "Next program:\n" + "".join(f"{n}| {line}\n" for n, line in enumerate(PROGRAM.splitlines(), 1)),
+        json.dumps({"reason": "It is legal.", "program": PROGRAM}),
+        "```json\n" + json.dumps({"program": f"```\n{PROGRAM}```"}) + "\n```",
+        json.dumps({"program": PROGRAM})[:-1],
+    ],
+)
+def test_rewrites(text: str) -> None:
+    answer = read_answer(_asked("rewrite"), text)
+    assert isinstance(answer, Proposal), answer
+    assert answer.move == Rewrite(PROGRAM)
+    assert isinstance(answer.move, Rewrite)
+    parse(answer.move.text)
+
+
+def test_the_reason_of_a_rewrite_is_without_its_headings() -> None:
+    answer = read_answer(_asked("rewrite"), f"Strategy: s\nSite: s@0\nIt is legal.\n\nNext program:\n{PROGRAM}")
+    assert isinstance(answer, Proposal)
+    assert answer.reason == "It is legal."
+
+
+@pytest.mark.parametrize(
+    ("text", "truncated", "code"),
+    [
+        ("I would rather not.", False, "answer-unreadable"),
+        ("Next program:\n", False, "answer-unreadable"),
+        (f"Next program:\n{PROGRAM}", True, "answer-truncated"),
+        (json.dumps({"program": PROGRAM})[:-20], True, "answer-truncated"),
+        ('{"reason": "no program"}', False, "answer-unreadable"),
+        ('{"program": 4}', False, "answer-unreadable"),
+    ],
+)
+def test_rewrites_that_cannot_be_read(text: str, truncated: bool, code: str) -> None:
+    answer = read_answer(_asked("rewrite"), text, truncated=truncated)
+    assert isinstance(answer, Failed), answer
+    assert answer.code == code
+
+
+def test_a_closed_fence_is_whole_even_if_the_chatter_behind_it_was_cut_off() -> None:
+    answer = read_answer(_asked("rewrite"), f"Next program:\n```\n{PROGRAM}```\nThis is becau", truncated=True)
+    assert isinstance(answer, Proposal)
+
+
+def test_schemas_name_what_is_read() -> None:
+    assert answer_schema(_asked("action"))["properties"]["id"]["enum"] == ["OR", "QX", "ZB"]
+    assert list(answer_schema(_asked("edit"))["properties"]) == ["reason", "first", "last", "lines"]
+    assert answer_schema(Question("rewrite", False, "?"))["required"] == ["program"]
