@@ -24,11 +24,12 @@ LEVELS = [
     {"policy"},
     {"train"},
     {"report"},
+    {"optimized"},
     {"cli"},
 ]
 LEVEL = {room: n for n, rooms in enumerate(LEVELS) for room in rooms}
 ALLOWED_SIDEWAYS: set[tuple[str, str]] = set()
-HEAVY = {"tvm", "torch", "egglog", "islpy", "flint", "sympy", "datasets", "pyarrow", "transformers", "numpy", "scipy"}
+HEAVY = {"tvm", "torch", "egglog", "islpy", "flint", "sympy", "datasets", "pyarrow", "transformers", "numpy", "scipy", "openai"}
 MAX_LINES = 400
 
 

@@ -10,4 +10,6 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     if name == "verify":  # a package that can be called, loaded when it is
         return import_module("steptp.verify")
+    if name == "optimize":
+        return import_module("steptp.optimized").optimize
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from margin_file import keep_margin
 from typer.testing import CliRunner
 
 from steptp.cli import app
@@ -20,14 +21,8 @@ WORK = ["optimize", "einsum:ij,jk->ik@48x64,64x48", "--search", "greedy", "--thr
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from steptp.measure.host import host_key
-
     folder = tmp_path_factory.mktemp("optimize") / "out"
-    margin = {"format": 2, "margin": 0.05, "pairs": 30, "p50": 0.01, "p90": 0.02, "p99": 0.04, "worst": 0.05, "seed": 0, "seconds": 1.0}
-    (folder / "journal").mkdir(parents=True)
-    import time
-
-    (folder / "journal" / "margin.json").write_text(json.dumps({**margin, "host": host_key(), "created": time.time(), "failed": 0, "cpu_seconds": 1.0}))
+    keep_margin(folder)
     done = CliRunner().invoke(app, [*WORK, "--samples", "4", "--out", str(folder)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return folder
@@ -44,6 +39,15 @@ def test_the_result_is_faster_verified_and_replayable(out: Path) -> None:
     assert parse((out / "program.leir").read_text())
     assert len(result["steps"]) == len(trace.steps)
     assert all("Effect:" in step["reason"] for step in result["steps"])
+
+
+def test_the_report_can_be_made_again(out: Path) -> None:
+    page = (out / "report.html").read_text()
+    assert "timed afresh" in page
+    (out / "report.html").unlink()
+    done = CliRunner().invoke(app, ["report", str(out)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert (out / "report.html").read_text() == page
 
 
 def test_resuming_continues_the_tree(out: Path) -> None:
@@ -86,3 +90,11 @@ int main(void) {
     )  # fmt: skip
     done = subprocess.run([str(tmp_path / "main")], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0", "128", "128"]
+
+
+def test_a_language_model_that_does_not_answer_is_an_error_at_once(tmp_path: Path) -> None:
+    work = [*WORK, "--policy", "openai", "--out", str(tmp_path)]
+    with pytest.raises(UsageError, match="needs a model"):
+        CliRunner().invoke(app, work, catch_exceptions=False)
+    with pytest.raises(UsageError, match="no answer from"):
+        CliRunner().invoke(app, [*work, "--model", "toy", "--base-url", "http://127.0.0.1:9/v1"], catch_exceptions=False)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,6 +107,31 @@ def test_what_may_pass_is_tried_again(bad: Reply) -> None:
     assert _codes(answers)[0] in ("policy-server", "policy-connection")
     assert answers[0].tokens == 0
     assert len(server.seen) == 2
+
+
+def test_a_refused_key_is_not_tried_again() -> None:
+    answers, server = _ask(lambda request, number: Reply(status=401, message="who are you"), 2)
+    assert _codes(answers) == ["policy-key"] * 2
+    assert len(server.seen) == 1
+
+
+def test_surplus_choices_are_not_taken() -> None:
+    answers, _ = _ask(lambda request, number: Reply([_ids(request)[0]] * 9), 2)
+    assert len(answers) == 2
+    assert sum(a.tokens for a in answers) == 55
+
+
+def test_ctrl_c_ends_the_requests() -> None:
+    def never(request: dict[str, Any], number: int) -> Reply:
+        os.kill(os.getpid(), signal.SIGINT)
+        return Reply(["QX"], delay=0.5)
+
+    with chat_server(never) as server:
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            OpenAICompatible("toy", server.url).propose(STATE, 2)
+        assert time.monotonic() - began < 0.45
+        assert len(server.seen) == 1
 
 
 def test_slow_answers_time_out_and_the_deadline_covers_all_tries() -> None:

@@ -100,7 +100,13 @@ def test_anything_but_ok_ends_the_climb(tiers: Tiers, tier: int, kind: VerdictKi
     verdict = verify_step(parse(ADD), parse(SWAPPED), exactness=Exactness.BITWISE)
     assert (verdict.kind, verdict.tier) == (kind, tier)
     assert not verdict.ok
-    assert tiers.ran[-1] == tier
+    assert tiers.ran[-1] == (3 if (tier, kind) == (1, UNKNOWN) else tier)  # what tier 1 cannot decide, tier 3 may still refuse
+
+
+def test_tier_3_refuses_what_tier_1_leaves_open(tiers: Tiers) -> None:
+    tiers.kinds[1], tiers.kinds[3] = UNKNOWN, VerdictKind.NOT_EQUAL
+    verdict = verify_step(parse(ADD), parse(SWAPPED))
+    assert (verdict.kind, verdict.tier) == (VerdictKind.NOT_EQUAL, 3)
 
 
 def test_equal_bits_are_checked_only_when_claimed(tiers: Tiers) -> None:

@@ -11,6 +11,7 @@ import typer
 if TYPE_CHECKING:
     from steptp.cli.progress import BuildProgress
     from steptp.search.finish import Answer
+    from steptp.search.policy import Policy
     from steptp.search.session import Progress
 
 __all__ = ["register"]
@@ -20,9 +21,10 @@ def register(app: typer.Typer) -> None:
     @app.command("optimize")
     def optimize(
         workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="x.leir, file.py:Class, module:Class, einsum:… or zoo:name")],
-        policy: Annotated[str, typer.Option(help="Who proposes steps: heuristic or random.")] = "heuristic",
+        policy: Annotated[str, typer.Option(help="Who proposes steps: heuristic, random or openai.")] = "heuristic",
         search: Annotated[str, typer.Option(help="beam, bfs, chain, dfs, evolutionary, greedy or mcts.")] = "beam",
         samples: Annotated[int, typer.Option(min=1, help="Proposals to draw at most.")] = 64,
+        tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of prompts and answers at most (openai).")] = None,
         measurements: Annotated[int | None, typer.Option(min=1, help="Programs to time at most.")] = None,
         seconds: Annotated[float | None, typer.Option(min=0, help="Seconds of search at most; the closing check and writing come on top.")] = None,
         threads: Annotated[int, typer.Option(min=1, help="Threads of parallel loops.")] = len(os.sched_getaffinity(0)),
@@ -31,6 +33,11 @@ def register(app: typer.Typer) -> None:
         out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the results and of the journal.")] = Path("optimized"),
         resume: Annotated[bool, typer.Option("--resume", help="Continue the search that the folder holds.")] = False,
         preset: Annotated[str | None, typer.Option(help="Preset of a zoo workload.")] = None,
+        model: Annotated[str, typer.Option(help="The model's name (openai).")] = "",
+        base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible API, as http://127.0.0.1:8000/v1; the key is in OPENAI_API_KEY.")] = None,
+        form: Annotated[str, typer.Option("--format", help="What the model answers: action, edit or rewrite (openai).")] = "action",
+        reasons: Annotated[bool, typer.Option("--reasons", help="Ask for a reason before the answer (openai).")] = False,
+        temperature: Annotated[float, typer.Option(min=0, help="Of sampling (openai).")] = 0.8,
         json: Annotated[bool, typer.Option("--json", help="Print result.json's content.")] = False,
     ) -> None:
         """Search for a faster program; Ctrl-C ends with the best verified one so far.
@@ -45,9 +52,13 @@ def register(app: typer.Typer) -> None:
         from steptp.search.budget import Limits
         from steptp.search.outcome import find_faster
 
-        chosen, proposer = algorithm_of(search), policy_of(policy)
+        chosen = algorithm_of(search)
+        if policy == "openai":
+            proposer = _language_model(out, seconds, model=model, base_url=base_url, form=form, reasons=reasons, temperature=temperature)
+        else:
+            proposer = policy_of(policy)
         program = read_program(workload, preset)
-        limits = Limits(samples=samples, measurements=measurements, seconds=seconds)
+        limits = Limits(samples=samples, measurements=measurements, tokens=tokens, seconds=seconds)
         with BuildProgress(quiet=json) as progress:
             found = find_faster(
                 program, proposer, chosen, limits, workload=workload, threads=threads, jobs=jobs, seed=seed, folder=out, resume=resume, say=progress.say,
@@ -57,6 +68,15 @@ def register(app: typer.Typer) -> None:
             emit_json(found.result)
             return
         _print(console().print, found.result, found.answer, out)
+
+
+def _language_model(out: Path, seconds: float | None, **settings: Any) -> Policy:
+    """The policy over HTTP, with its answers in the search's folder; says at once when nothing answers."""
+    from steptp.policy.openai_compatible import OpenAICompatible
+
+    made = OpenAICompatible(**settings, cache=out / "journal" / "answers.sqlite", deadline=min(seconds or 300.0, 300.0))
+    made.endpoint.check()
+    return made
 
 
 def _watch(progress: BuildProgress, now: Progress, samples: int) -> None:

@@ -16,7 +16,9 @@ def register(app: typer.Typer) -> None:
     @app.command("verify")
     def verify(
         first: Annotated[str, typer.Argument(metavar="DIR|A", help="A dataset folder, or the reference program.")],
-        second: Annotated[str | None, typer.Argument(metavar="B", help="The candidate: x.leir, zoo:name or einsum:…, or a kernel to run, file.py:name.")] = None,
+        second: Annotated[
+            str | None, typer.Argument(metavar="B", help="The candidate: x.leir, zoo:name or einsum:…, or a kernel to run, file.py:name.")
+        ] = None,
         sample: Annotated[int | None, typer.Option(min=1, help="Check this many records, chosen by seed (default: all).")] = None,
         remeasure: Annotated[bool, typer.Option("--remeasure", help="Time measured records again and compare labels.")] = False,
         seed: Annotated[int, typer.Option(min=0, help="Seed of the sample and of the inputs.")] = 0,

@@ -89,8 +89,14 @@ class Built:
     def interface(self) -> tuple[Buffer, ...]:
         return (*self.program.inputs, *self.program.outputs)
 
-    def prepare(self, arrays: Sequence[Array], poison: int = POISON) -> Arguments:
-        """Arguments for :meth:`call` from arrays in storage dtype, inputs then outputs; temporaries are allocated here, full of ``poison`` bytes.
+    def temporaries(self, poison: int = POISON) -> dict[str, Array]:
+        """Fresh arrays, full of ``poison`` bytes, for the program's temporaries by name."""
+        own = {b.name for b in self.interface}
+        buffers = {b.name: b for _, params in self.code for b in params if b.name not in own}
+        return {name: aligned(shape_of(b.shape, self.program), NUMPY[b.dtype], poison) for name, b in buffers.items()}
+
+    def prepare(self, arrays: Sequence[Array], poison: int = POISON, temporaries: Mapping[str, Array] | None = None) -> Arguments:
+        """Arguments for :meth:`call` from arrays in storage dtype, inputs then outputs; ``temporaries`` are fresh ones unless given.
 
         Raises :class:`BuildError` ``call-shape``, ``call-dtype`` or ``call-layout`` (not contiguous, not on a 64-byte boundary).
         """
@@ -107,10 +113,7 @@ class Built:
             if array.size and (not array.flags.c_contiguous or array.ctypes.data % ALIGNMENT):
                 raise BuildError("call-layout", f"{buffer.name} must be contiguous and start on a {ALIGNMENT}-byte boundary")
         named = {b.name: a for b, a in zip(self.interface, arrays, strict=True)}
-        for _, params in self.code:
-            for buffer in params:
-                if buffer.name not in named:
-                    named[buffer.name] = aligned(shape_of(buffer.shape, self.program), NUMPY[buffer.dtype], poison)
+        named |= self.temporaries(poison) if temporaries is None else temporaries
         pointers = {name: int(array.ctypes.data) for name, array in named.items()}
         rows, packed = table([(code.address, [pointers[b.name] for b in params]) for code, params in self.code])
         return Arguments(rows, (packed, tuple(named.values()), self.code))

@@ -169,6 +169,8 @@ def _model(path: list[Any], base: Inputs) -> Inputs | None:
         return None
     found = {name: array.copy() for name, array in base.items()}
     for variable in solver.model().decls():
+        if variable.name() not in names:  # z3's own functions, such as division by zero
+            continue
         name, position = names[variable.name()]
         value = solver.model()[variable]
         number = value.as_fraction() if hasattr(value, "as_fraction") else Fraction(value.approx(20).as_fraction())

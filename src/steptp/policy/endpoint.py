@@ -51,7 +51,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """No answer: ``policy-timeout``, ``policy-rate``, ``policy-server``, ``policy-connection`` or ``policy-refused``."""
+    """No answer: ``policy-timeout``, ``policy-rate``, ``policy-server``, ``policy-connection``, ``policy-key`` or ``policy-refused``."""
 
     code: str
     message: str
@@ -144,11 +144,10 @@ class Endpoint:
                 fields["seed"] = seed % (1 << 31)
 
             async def call(fields: dict[str, Any] = fields) -> list[Written]:
-                return _written(
-                    await client.chat.completions.create(
-                        model=request.model, messages=list(request.messages), temperature=request.temperature, max_tokens=request.max_tokens, **fields
-                    )
+                made = await client.chat.completions.create(
+                    model=request.model, messages=list(request.messages), temperature=request.temperature, max_tokens=request.max_tokens, **fields
                 )  # fmt: skip
+                return _written(made, n)
 
             found = await self._tried(call, ends)
             if not isinstance(found, Lost) or found.code != "policy-refused":
@@ -177,6 +176,8 @@ class Endpoint:
             except self._openai.RateLimitError as err:
                 lost = Lost("policy-rate", f"the server takes no more requests for now: {_reason(err)}")
                 wait = _asked_wait(err.response.headers.get("retry-after")) or _backoff(number)
+            except (self._openai.AuthenticationError, self._openai.PermissionDeniedError) as err:
+                return Lost("policy-key", f"the server refuses the key: {_reason(err)}")
             except self._openai.APIStatusError as err:
                 lost = Lost("policy-refused" if err.status_code in _REFUSED else "policy-server", f"the server answers {err.status_code}: {_reason(err)}")
                 if err.status_code == 501 or (err.status_code < 500 and err.status_code not in (408, 409)):
@@ -210,9 +211,9 @@ class _Loop:
             raise
 
 
-def _written(completion: Any) -> list[Written]:
-    """The choices of a completion with what each cost: the prompt once, the rest in equal shares."""
-    choices, usage = completion.choices, completion.usage
+def _written(completion: Any, n: int) -> list[Written]:
+    """The choices of a completion, ``n`` at most, with what each cost: the prompt once, the rest in equal shares."""
+    choices, usage = completion.choices[:n], completion.usage
     if not choices:
         raise ValueError("it has no choices")
     total = None if usage is None else max(0, int(usage.total_tokens or (usage.prompt_tokens + usage.completion_tokens)))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -26,11 +25,12 @@ from steptp.interp.exact import PRECISIONS, ExactAlgebra, Undecided, precision
 from steptp.interp.machine import Machine
 from steptp.interp.reals import NeedPrecision, Real
 from steptp.interp.scalars import Binary, Unary
-from steptp.ir.nodes import Const, Op, Program, Store
+from steptp.ir.nodes import Const, Op, Program
 from steptp.ir.seeds import derive_seed
 from steptp.ir.sizes import shape_of
 from steptp.ir.types import DType, int_range
 from steptp.ir.walk import loads, stmt_exprs, subexprs, visit
+from steptp.verify.novel import COMPARES, comparisons, novel, scaled_points, tie_points
 from steptp.verify.regimes import LazyDraw, exact_inputs, lazy_inputs
 
 __all__ = ["branch_inputs", "branch_sources", "compares_values"]
@@ -44,28 +44,12 @@ _RUNS = 240  # of one program, in search of meetings
 _FAR = 4  # times the way to where the sides meet
 _REACH, _HALVINGS, _DENOMINATOR = 10, 28, 4096
 _STEPS = (fmpq(1, 1 << 16), fmpq(1, 4))  # distances from where the sides meet
-_COMPARES = frozenset({"<", "<=", ">", ">=", "==", "!=", "max", "min"})
 _NEEDED = {"max": {-1, 1}, "min": {-1, 1}}  # both sides; there is nothing new where they are equal
 
 
 def compares_values(program: Program) -> bool:
     """Whether some expression compares floats or looked-up integers, or a running maximum or minimum starts from something else than an infinity."""
-    return bool(_comparisons(program))
-
-
-def _comparisons(program: Program) -> Counter[tuple[str, tuple[float | None, ...]]]:
-    """Comparisons by operator and constant operands, and starts of running maxima and minima other than infinities."""
-    running = {m.stmt.buffer for m in visit(program) if isinstance(m.stmt, Store) and m.stmt.value.dtype.is_float and m.stmt.reduce in ("max", "min")}
-    found: Counter[tuple[str, tuple[float | None, ...]]] = Counter()
-    for met in visit(program):
-        if isinstance(met.stmt, Store) and met.stmt.reduce is None and met.stmt.buffer in running:
-            start = float(met.stmt.value.value) if isinstance(met.stmt.value, Const) else None
-            if start is None or not math.isinf(start):
-                found["start", (start,)] += 1
-        for expr in (e for x in stmt_exprs(met.stmt) for e in subexprs(x)):
-            if isinstance(expr, Op) and expr.name in _COMPARES and (expr.args[0].dtype.is_float or any(loads(expr))):
-                found[expr.name, tuple(float(a.value) if isinstance(a, Const) else None for a in expr.args)] += 1
-    return found
+    return bool(comparisons(program))
 
 
 class _Probe(ExactAlgebra):
@@ -198,34 +182,28 @@ def branch_inputs(programs: Sequence[Program], regimes: Sequence[str], seed: int
                 probers.append(_Prober(probe, machine.run))
     if drawn:
         yield from _integer_points(programs, drawn[0], seed)
-        if probers and _comparisons(programs[-1]) - _comparisons(programs[0]):
-            yield from _level_points(probers[-1], drawn[0], _floats(programs[0]))
+        if probers and novel(programs[0], programs[-1]):
+            yield from _novel_points(probers[-1], drawn[0], _floats(programs[0]), seed)
     yield from _search(probers, drawn, _floats(programs[0]), _line, seed)
 
 
-def _level_points(prober: _Prober[Point], start: Point, floats: Sequence[str]) -> Iterator[Point]:
-    """Inputs that are one number throughout, at which the first instance of a comparison, and so all that are like it, is a tie, and beside it: what one
-    instance does, a maximum over many would hide."""
+def _novel_points(prober: _Prober[Point], start: Point, floats: Sequence[str], seed: int) -> Iterator[Point]:
+    """More points where the last program compares what the first does not (:mod:`steptp.verify.novel`)."""
 
-    def at(t: Real) -> Point:
-        return {name: [t] * len(values) if name in floats else values for name, values in start.items()}
+    def margin(site: int, point: Point) -> Real | None:
+        prober.run(point)
+        pairs = prober.probe.sites[site][1]
+        return _margin(pairs[0]) if pairs else None
 
-    for site in range(len(prober.probe.sites))[:_SITES]:
-
-        def margin(t: Real, site: int = site) -> Real | None:
-            return prober.margin(site, 0, at(t))
-
-        with precision(PRECISIONS[0]):
-            root, slope = _secant(margin, fmpq(1, 3))
-        if root is not None and slope is not None:
-            yield from (at(root + sign * step / slope) for step, sign in ((fmpq(0), 1), (_STEPS[0], 1), (_STEPS[0], -1)))
+    yield from tie_points([name for name, _ in prober.probe.sites], margin, _secant, start, floats)
+    yield from scaled_points(start, floats, seed)
 
 
 def _integer_points(programs: Sequence[Program], start: Point, seed: int) -> Iterator[Point]:
     """``start`` with integer inputs drawn from the numbers that look-ups are compared with, and their neighbours."""
     known: set[int] = set()
     for expr in (e for p in programs for met in visit(p) for x in stmt_exprs(met.stmt) for e in subexprs(x)):
-        if isinstance(expr, Op) and expr.name in _COMPARES and expr.args[0].dtype.is_int and any(loads(expr)):
+        if isinstance(expr, Op) and expr.name in COMPARES and expr.args[0].dtype.is_int and any(loads(expr)):
             known |= {sign * int(e.value) for a in expr.args for e in subexprs(a) if isinstance(e, Const) and e.type.is_int for sign in (1, -1)}
     if not known:
         return

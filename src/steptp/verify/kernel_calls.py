@@ -34,6 +34,8 @@ Array = npt.NDArray[Any]
 Caller: TypeAlias = Callable[[Mapping[str, Array], Mapping[str, Array]], Any]
 """(inputs, poisoned outputs), in storage dtypes, → what the kernel returns, or ``None`` when it wrote into the outputs."""
 _PAUSE = 0.02  # seconds between the two looks at a result
+_MESSAGE = 2000  # characters of what a candidate has to say
+_HEADER = 1 << 16  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +69,19 @@ class Kernel:
     def run(self, inputs: Mapping[str, Array], *, again: bool = False) -> GuardedRun:
         """One call; ``again``: in the memory of the last one. Raises :class:`Ended` when there is nothing to compare."""
         given = [np.ascontiguousarray(to_storage(np.asarray(inputs[s.name]), s.dtype)).tobytes() for s in self._inputs]
-        header, *results = self._process.ask([json.dumps({"again": again}).encode(), *given])
-        said = json.loads(header)
-        if said["kind"] != VerdictKind.OK.value:
-            raise Ended(VerdictKind(said["kind"]), str(said["message"]))
+        most = _HEADER + sum(s.nbytes + 1 for s in self._outputs)
+        answer = self._process.ask([json.dumps({"again": again}).encode(), *given], most)
+        try:
+            header, *results = answer
+            said = json.loads(header)
+            kind, message, damage = VerdictKind(said["kind"]), _printable(str(said["message"])), _printable(str(said["damage"]))
+        except (ValueError, LookupError, TypeError, RecursionError):
+            raise Ended(VerdictKind.MALFORMED, "the candidate has written into the pipe that its results come by") from None
+        if kind is not VerdictKind.OK:
+            raise Ended(kind, message)
         if [len(data) for data in results] != [s.nbytes for s in self._outputs]:
             raise Ended(VerdictKind.MALFORMED, "the outputs are not those of the interface")
-        return GuardedRun({s.name: s.array(data) for s, data in zip(self._outputs, results, strict=True)}, str(said["damage"]))
+        return GuardedRun({s.name: s.array(data) for s, data in zip(self._outputs, results, strict=True)}, damage)
 
 
 def server(opened: Callable[[], Caller], inputs: Sequence[Slot], outputs: Sequence[Slot]) -> Callable[[Frames], Frames]:
@@ -92,15 +100,29 @@ def server(opened: Callable[[], Caller], inputs: Sequence[Slot], outputs: Sequen
         except Ended as err:
             return [_header(err.kind, err.message)]
         except BaseException as err:  # noqa: BLE001 - the crash boundary: whatever a candidate raises is a verdict
-            text = f"{type(err).__name__}: {err}"
-            return [_header(VerdictKind.OOM if isinstance(err, MemoryError) or out_of_memory(text) else VerdictKind.CRASHED, text[:2000])]
+            text = _said(err)
+            return [_header(VerdictKind.OOM if isinstance(err, MemoryError) or out_of_memory(text) else VerdictKind.CRASHED, text)]
         return [_header(VerdictKind.OK, "", damage), *results]
 
     return answer
 
 
 def _header(kind: VerdictKind, message: str, damage: str = "") -> bytes:
-    return json.dumps({"kind": kind.value, "message": message, "damage": damage}).encode()
+    return json.dumps({"kind": kind.value, "message": message[:_MESSAGE], "damage": damage}).encode()
+
+
+def _said(err: BaseException) -> str:
+    """What was raised, as text, also where the exception cannot print itself."""
+    name = type(err).__name__[:_MESSAGE]
+    try:
+        return f"{name}: {str(err)[:_MESSAGE]}"
+    except BaseException:  # noqa: BLE001 - code of the candidate
+        return name
+
+
+def _printable(text: str) -> str:
+    """The text cut to a bearable length, without halves of surrogate pairs, which no stream takes."""
+    return text[:_MESSAGE].encode(errors="replace").decode()
 
 
 def _guarded(call: Caller, given: Mapping[str, Array], memory: dict[str, tuple[Array, Array]], outputs: Sequence[Slot]) -> tuple[Frames, str]:
@@ -119,7 +141,10 @@ def _guarded(call: Caller, given: Mapping[str, Array], memory: dict[str, tuple[A
         sleep(_PAUSE)
         second = [array.tobytes() for _, array in results.values()]
     else:
-        values = _flat(returned)
+        try:
+            values = _flat(returned)
+        except RecursionError:
+            raise Ended(VerdictKind.MALFORMED, f"returned a {type(returned).__name__} that contains itself") from None
         if len(values) != len(outputs):
             raise Ended(VerdictKind.MALFORMED, f"returned {len(values)} tensors where there are {len(outputs)} outputs")
         first = [_stored(v, s) for v, s in zip(values, outputs, strict=True)]

@@ -1,8 +1,8 @@
 """The ladder: tiers cheapest first, one verdict.
 
 *Verified* means tiers 0 to 2, or 0, 1 and 3, and then 4 (and 5 when the step claims equal bits) where compiled code was asked for.
-A tier that cannot decide never accepts: after an undecided tier 2 comes tier 3; an undecided tier elsewhere ends
-as ``unknown``. Whatever a tier raises becomes a report; nothing is raised here.
+A tier that cannot decide never accepts: after an undecided tier 2 comes tier 3; an undecided tier 1 ends
+as ``unknown`` unless tier 3 shows a difference; an undecided tier elsewhere ends as ``unknown``. Whatever a tier raises becomes a report; nothing is raised here.
 """
 
 from __future__ import annotations
@@ -111,6 +111,9 @@ def verify_step(
             return ladder.rejected(report)
     if 1 in tiers:
         report = ladder.ask(1, lambda: tier1.tier1(program))
+        if report.kind is VerdictKind.UNKNOWN and 3 in tiers:
+            shown = ladder.ask(3, lambda: tier3.tier3(parent, program, seed=seed))  # it cannot accept any more, but it may refuse
+            return ladder.rejected(shown if shown.kind in (VerdictKind.NOT_EQUAL, VerdictKind.UNSAFE_MEMORY) else report)
         if report.kind is not VerdictKind.OK:
             return ladder.rejected(report)
         decided = 1

@@ -133,8 +133,7 @@ _EXTRA_SHIFT = {"tiny": 20, "denormal": 130}  # further powers of two below 1
 def _draw(program: Program, buffer: Buffer, shape: tuple[int, ...], regime: str, seed: int, bits: int) -> Draw:
     rng = np.random.default_rng(derive_seed("input", seed, regime, buffer.name))
     if buffer.dtype is DType.BOOL:
-        chance = {"zeros": 0.0, "positive": 1.0}.get(regime, 0.5)
-        return Draw(buffer.dtype, rng.random(shape) < chance)
+        return Draw(buffer.dtype, _bools(rng, shape, regime))
     if buffer.dtype.is_int:
         low, high = shape_of(buffer.range, program) if buffer.range is not None else _free_range(buffer.dtype, regime)
         if high <= low:
@@ -154,6 +153,17 @@ def _draw(program: Program, buffer: Buffer, shape: tuple[int, ...], regime: str,
             hidden = hidden | (rng.random((*shape[:-1], 1)) < 0.2)
         special = np.where(hidden, -np.inf, 0.0)
     return Draw(buffer.dtype, numerators, bits + _EXTRA_SHIFT.get(regime, 0), special)
+
+
+def _bools(rng: np.random.Generator, shape: tuple[int, ...], regime: str) -> np.ndarray:
+    """What *any* and *all* over an axis tell apart: few true ones, few false ones, exactly one along every axis of the longest length, equal rows."""
+    few = 0.5 / max(shape, default=1)
+    if regime in ("ties", "clamped") and shape:
+        alone = np.equal((np.indices(shape).sum(0) - shape[-1] + 1) % max(shape), 0)
+        return np.asarray(np.logical_xor(alone, regime == "clamped"))
+    if regime == "constant_rows" and shape:
+        return np.broadcast_to(rng.random((*shape[:-1], 1)) < 0.5, shape).copy()
+    return rng.random(shape) < {"zeros": 0.0, "positive": 1.0, "negatives": few, "mixed": 1.0 - few}.get(regime, 0.5)
 
 
 def _free_range(dtype: DType, regime: str) -> tuple[int, int]:
@@ -200,8 +210,8 @@ def _value_exprs(program: Program) -> Iterator[Expr]:
 def relevant_regimes(*programs: Program) -> tuple[str, ...]:
     """The regimes that can tell programs with these operators apart, in the order of :data:`REGIMES`.
 
-    Polynomials need two regimes. Comparisons on data, ``max`` and the like add ties, zeros, both signs, values beyond clamps and constant rows;
-    divisions and functions with a domain add positive values, constant rows and zeros; logarithms add the unit interval; other functions add large and tiny values.
+    Polynomials need two regimes. Comparisons on data, ``max`` and the like add ties, zeros, both signs, values beyond clamps and constant rows, and so do
+    inputs that are true or false; divisions and functions with a domain add positive values, constant rows and zeros; logarithms add the unit interval; other functions add large and tiny values.
     """
     names: set[str] = set()
     for program in programs:
@@ -213,6 +223,8 @@ def relevant_regimes(*programs: Program) -> tuple[str, ...]:
     wanted = {"normal", "ties"}
     if names & _DECIDES:
         wanted |= {"zeros", "negatives", "positive", "clamped", "constant_rows"}
+    if any(b.dtype is DType.BOOL for p in programs for b in p.inputs):
+        wanted |= {"zeros", "positive", "negatives", "mixed", "clamped", "constant_rows"}
     if names & _DOMAIN:
         wanted |= {"positive", "constant_rows", "zeros"}
     if names & _LOGARITHMS:

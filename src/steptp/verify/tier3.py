@@ -24,6 +24,7 @@ from steptp.verify.bindings import Binding, Bindings, apply_binding, tiny_bindin
 from steptp.verify.branches import branch_inputs, compares_values
 from steptp.verify.cache import Lru, program_key
 from steptp.verify.findings import Ending, Findings, Sizes, is_nan, same_value, sizes_text, vanishes
+from steptp.verify.novel import novel
 from steptp.verify.regimes import SPECIAL_REGIMES, exact_inputs, relevant_regimes
 from steptp.verify.tier3_real import RealSizes, clear_elements
 from steptp.verify.verdict import TierReport, VerdictKind
@@ -188,12 +189,17 @@ class _Run:
     def _branches(self, found: Sequence[Binding]) -> Ending | None:
         """Compare at inputs made for comparisons that the regimes leave one-sided; only a difference counts.
 
-        At the smallest binding at which every loop runs: at tails alone, whole nests are empty.
+        At the smallest binding at which every loop runs: at tails alone, whole nests are empty. A child with comparisons of its own is looked at wherever
+        the budget allows.
         """
         small = [b for b in found if b.instances <= self.budget.preferred]
         if not small or not (compares_values(self.parent) or compares_values(self.child)):
             return None
-        binding = next((b for b in small if _all_run(self.parent, b) and _all_run(self.child, b)), small[0])
+        if not novel(self.parent, self.child):
+            small = [next((b for b in small if _all_run(self.parent, b) and _all_run(self.child, b)), small[0])]
+        return next((bad for b in small if (bad := self._branches_at(b)) is not None), None)
+
+    def _branches_at(self, binding: Binding) -> Ending | None:
         machines = [_machines.get((program_key(p), binding.sizes), partial(_compile, p, binding)) for p in (self.parent, self.child)]
         ours, theirs = (None if isinstance(m, LeirError) else m for m in machines)
         if ours is None or theirs is None:

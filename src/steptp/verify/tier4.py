@@ -23,10 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from steptp.ir.nodes import Buffer, Program
+from steptp.ir.walk import buffers
 from steptp.verify.compiled import POISON, GuardedRun, bits_of, guarded_run, kept_run, print_value
 from steptp.verify.races import race
 from steptp.verify.tier4_compare import ROOT_FACTOR, SCALE_FACTOR, Found, compare
-from steptp.verify.tier4_inputs import default_regimes
+from steptp.verify.tier4_inputs import BENIGN, default_regimes
 from steptp.verify.tier4_oracle import Reference, reference
 from steptp.verify.verdict import Counterexample, TierReport, VerdictKind
 
@@ -39,6 +40,9 @@ Array = npt.NDArray[Any]
 Runner: TypeAlias = Callable[[Mapping[str, Array], int], GuardedRun]
 """(inputs, poison byte) → a guarded run of the child somewhere else than in this machine's CPU code."""
 _FEW = 8  # input values that a failure lists
+
+MORE_DRAWS = 6
+"""Further draws of each benign regime for a child that computes in a narrower type than the root."""
 
 
 def tier4(
@@ -90,11 +94,14 @@ def tier4(
         }
         return TierReport(4, kind, message, evidence, failed)
 
-    for position, regime in enumerate(chosen):
-        known = reference(root, regime, seed)
+    draws = [(regime, seed) for regime in chosen]
+    if _narrower(root, child):
+        draws += [(regime, seed + 1_000_003 * n) for n in range(1, 1 + MORE_DRAWS) for regime in chosen if regime in BENIGN | {"mixed", "wide"}]
+    for position, (regime, drawn) in enumerate(draws):
+        known = reference(root, regime, drawn)
         if known.anchor:
             anchors[regime] = known.anchor
-        run = first(known.inputs, regime, seed)
+        run = first(known.inputs, regime, drawn)
         if run.damage:
             return report(VerdictKind.UNSAFE_MEMORY, f"the compiled program {run.damage}")
         if position == 0:
@@ -111,12 +118,18 @@ def tier4(
             if found.open:
                 opened[regime] = opened.get(regime, 0) + found.open
             if found.kind is not None:
-                failed = counterexample(root, buffer, found, known, regime, seed)
+                failed = counterexample(root, buffer, found, known, regime, drawn)
                 fault: dict[str, object] = {"regime": regime, "failure": failure_record(root, buffer, found, known, regime)}
                 if runner is None:
-                    fault["parent_fails_too"] = _parent_fails(root, parent, buffer, known, regime, seed)
+                    fault["parent_fails_too"] = _parent_fails(root, parent, buffer, known, regime, drawn)
                 return report(found.kind, found.message, failed, fault)
     return report(VerdictKind.OK, f"within the root's error bound in {len(chosen)} regimes at real sizes")
+
+
+def _narrower(root: Program, child: Program) -> bool:
+    """Whether the child computes in a narrower float type than any of the root's: what it loses shows only where it matters, so it is drawn for more often."""
+    least, own = (min((b.dtype.itemsize for b in buffers(p) if b.dtype.is_float), default=8) for p in (root, child))
+    return own < least
 
 
 def _judged(buffer: Buffer, run: GuardedRun, known: Reference, regime: str, equal: bool) -> Found:

@@ -1,0 +1,1 @@
+"""HTML pages: one file each, no scripts, nothing loaded from elsewhere."""
