@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -62,15 +63,20 @@ def full_pipeline() -> Any:
     return tvm.ir.transform.Sequential([*chain, t.LowerTVMBuiltin(), t.LowerIntrin()])
 
 
-_threads = 0
+class _Pool(threading.local):
+    """TVM has a pool for each calling thread."""
+
+    threads = 0
+
+
+_pool = _Pool()
 
 
 def limit_threads(count: int) -> None:
-    """Set the size of TVM's thread pool for later calls (process-wide)."""
-    global _threads
-    if count != _threads:
+    """Set the size of TVM's thread pool for later calls of this thread; it never has more threads than the processors it found at its start."""
+    if count != _pool.threads:
         tvm.get_global_func("runtime.config_threadpool")(1, count)
-        _threads = count
+        _pool.threads = count
 
 
 def tir_of(program: Program, options: BuildOptions) -> Any:
