@@ -25,7 +25,9 @@ def _agree(program: Program, regime: str, seed: int, most: int = 40) -> None:
         for flat, index in list(enumerate(np.ndindex(*shape)))[:most]:
             value, _ = demand.element(buffer.name, index)
             wanted = whole[buffer.name][flat]
-            assert compare_exact(value, wanted) is Same.EQUAL if buffer.dtype.is_float else value == wanted, (buffer.name, index)
+            if buffer.dtype.is_float and (same := compare_exact(value, wanted)) is Same.UNDECIDED:
+                raise Undecided  # as of exp(10000), whose ball is wider than what counts as equal
+            assert same is Same.EQUAL if buffer.dtype.is_float else value == wanted, (buffer.name, index)
 
 
 @pytest.mark.parametrize("regime", ["normal", "ties"])

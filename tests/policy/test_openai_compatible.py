@@ -124,13 +124,13 @@ def test_surplus_choices_are_not_taken() -> None:
 def test_ctrl_c_ends_the_requests() -> None:
     def never(request: dict[str, Any], number: int) -> Reply:
         os.kill(os.getpid(), signal.SIGINT)
-        return Reply(["QX"], delay=0.5)
+        return Reply(["QX"], delay=4.0)
 
     with chat_server(never) as server:
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             OpenAICompatible("toy", server.url).propose(STATE, 2)
-        assert time.monotonic() - began < 0.45
+        assert time.monotonic() - began < 3.0  # the answer takes longer
         assert len(server.seen) == 1
 
 

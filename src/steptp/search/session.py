@@ -83,11 +83,9 @@ class Search:
         """Ask the policy for at most ``k`` proposals at ``node`` and judge them. Empty when it has none; raises :class:`Spent`."""
         if node.exhausted:
             return []
-        key = f"ask/{self._asks}"
-        held = self.store.get(key)
+        key, held = self._held(node)
         if held is not None:
-            self._same(key, held, node)
-            answers: list[Answer] = [answer_of(a) for a in held["answers"]]
+            answers = held
         else:
             state = self.tree.state(node, with_parent=with_parent, host=self.host, threads=self.threads, seed=self.seed)
             count = self.budget.grant(k, lambda n: self.policy.tokens_at_most(state, n))
@@ -104,11 +102,9 @@ class Search:
 
     def attempt(self, node: Node, moves: Sequence[Move], reason: str = "") -> list[Attempt]:
         """Judge moves that the algorithm itself proposes; each counts as a sample. Raises :class:`Spent`."""
-        key = f"ask/{self._asks}"
-        held = self.store.get(key)
+        key, held = self._held(node)
         if held is not None:
-            self._same(key, held, node)
-            answers: list[Answer] = [answer_of(a) for a in held["answers"]]
+            answers = held
         else:
             count = self.budget.grant(len(moves), lambda n: 0)
             answers = [Proposal(move, reason) for move in moves[:count]]
@@ -116,9 +112,15 @@ class Search:
         self.budget.spend(samples=len(answers))
         return self._settle(node, answers)
 
-    def _same(self, key: str, held: dict[str, Any], node: Node) -> None:
+    def _held(self, node: Node) -> tuple[str, list[Answer] | None]:
+        """The journal's key of the next question, and the answers that it has already."""
+        key = f"ask/{self._asks}"
+        held = self.store.get(key)
+        if held is None:
+            return key, None
         if held["node"] != node.hash:
             raise UsageError("usage-checkpoint", f"the journal's {key} is at {held['node']}, the search is at {node.hash}", hint="Step-TP has changed since")
+        return key, [answer_of(a) for a in held["answers"]]
 
     def _settle(self, node: Node, answers: list[Answer]) -> list[Attempt]:
         number = self._asks

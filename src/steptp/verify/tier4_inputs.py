@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from steptp.interp.rounding import round_array
-from steptp.ir.nodes import Loop, Op, Program, Store
+from steptp.ir.nodes import Load, Loop, Op, Program, Store
 from steptp.ir.seeds import derive_seed
 from steptp.ir.sizes import shape_of
 from steptp.ir.types import DType
@@ -83,6 +83,8 @@ def _draw(program: Program, regime: str, seed: int) -> dict[str, Array]:
             values = (rng.integers(0, (top + 1) // 2, shape) * 2 + 1) * rng.choice([-1, 1], shape) if chosen else rng.integers(-1, 2, shape)
         elif regime == "offset":
             values = 100.0 + 0.25 * rng.standard_normal(shape)
+        elif regime in EXTREME and shape and len(shape) < widest and buffer.name in _divisors(program):  # as small as what they divide, row by row
+            values = rng.choice([-1.0, 1.0], shape) * rng.uniform(1.0, 1.98, shape) * _row_scales(buffer.dtype, regime, (*shape, 1), seed)[..., 0]
         elif regime in EXTREME and (sums.get(buffer.name, ((), 1))[1] == 0 or len(shape) < widest):
             continue  # cofactors, scales and shifts stay normal, else every product is out of range
         elif regime in EXTREME:
@@ -111,6 +113,12 @@ def _row_scales(dtype: DType, regime: str, shape: tuple[int, ...], seed: int) ->
     exponents = np.rint(ends[0] + share * (ends[1] - ends[0])).astype(np.int64).reshape(rows)
     scales = np.ldexp(1.0, exponents - 1)
     return np.asarray(scales[..., None] if shape else scales)
+
+
+def _divisors(program: Program) -> frozenset[str]:
+    """Inputs that something is divided by as they are."""
+    exprs = (e for met in visit(program) for x in stmt_exprs(met.stmt) for e in subexprs(x))
+    return frozenset(e.args[1].buffer for e in exprs if isinstance(e, Op) and e.name == "/" and isinstance(e.args[1], Load))
 
 
 def _flat_sum(shape: tuple[int, ...], dims: tuple[int, ...]) -> npt.NDArray[np.int64]:
