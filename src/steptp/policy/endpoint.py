@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent import futures
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -193,6 +194,9 @@ class Endpoint:
         return lost
 
 
+_LOOK_S = 0.2
+
+
 class _Loop:
     """An event loop in a thread of its own, started on first use."""
 
@@ -205,6 +209,8 @@ class _Loop:
             threading.Thread(target=self._loop.run_forever, name="steptp-endpoint", daemon=True).start()
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
+            while not futures.wait([future], timeout=_LOOK_S).done:
+                pass  # the system may give a Ctrl-C to another thread; this one handles it when it wakes
             return future.result()
         except BaseException:  # Ctrl-C: the requests end, too
             future.cancel()
