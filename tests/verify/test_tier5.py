@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from steptp.ir import parse
+from steptp.rewrite.base import Exactness
+from steptp.verify.ladder import verify_step
 from steptp.verify.tier5 import tier5
 from steptp.verify.verdict import VerdictKind
 
@@ -48,3 +50,14 @@ def test_nan_payloads_do_not_matter_but_signed_zeros_do() -> None:
     assert tier5(*nan).kind is VerdictKind.OK
     zero = parse(MLP + "for i:N Y[i] = A[i]*0\n"), parse(MLP + "for i:N Y[i] = abs(A[i])*0\n")
     assert tier5(*zero).kind is VerdictKind.NOT_EQUAL
+
+
+def test_runs_on_other_inputs_of_the_same_regime_and_seed_are_not_mixed_up() -> None:
+    """Extreme inputs follow the sums of the program that they are drawn for: of the root in tier 4, of the parent here."""
+    head = "in a f32[N=8,K=8] b[K,M=8]\nout Y[N,M]\n"
+    root = parse(head + "for i j k Y[i,j]+=a[i,k]*b[k,j]\n")
+    parent = parse(head + "tmp t[N,M,K]\nfor i j k t[i,j,k]=a[i,k]*b[k,j]\nfor i j k Y[i,j]+=t[i,j,k]\n")
+    child = parse(head + "tmp t[N,M,K]\nfor i j k t[i,j,k]=a[i,k]*b[k,j]\nfor i j k Y[i,j]+=a[i,k]*b[k,j]\n")
+    for _ in range(2):
+        assert verify_step(root, parent, seed=3, tiers=(4, 5), exactness=Exactness.BITWISE).ok
+        assert verify_step(parent, child, root=root, seed=3, tiers=(4, 5), exactness=Exactness.BITWISE).ok
