@@ -19,8 +19,8 @@ from steptp.errors import UsageError
 from steptp.frontend import Workload, from_module
 from steptp.frontend.dtypes import DTYPES
 from steptp.ir import Buffer, parse
-from steptp.ir.sizes import eval_index, shape_of
-from steptp.lower.build import ALIGNMENT, NUMPY, aligned, build, stored_input
+from steptp.ir.sizes import shape_of
+from steptp.lower.build import ALIGNMENT, NUMPY, aligned, aligned_input, build, range_left
 from steptp.lower.options import BuildOptions
 from steptp.policy import policy as policy_of
 from steptp.report.search_page import PAGE, search_page
@@ -74,7 +74,7 @@ class Optimized:
         self._example, self._arguments = pytree.tree_flatten(example)
         self._built = build(self.program, BuildOptions(threads=threads))
         self._temporaries = self._built.temporaries()
-        self._bound = {b.name: _bound(b, self, workload.params) for b in self.program.inputs if b.name in workload.params}
+        self._bound = {b.name: aligned_input(self.program, b, workload.params) for b in self.program.inputs if b.name in workload.params}
         self._open = [b for b in self.program.inputs if b.name not in self._bound]
         self._changed = workload.mutated
         with torch.no_grad():
@@ -146,10 +146,8 @@ class Optimized:
             own = aligned(shape, NUMPY[buffer.dtype], poison=None)
             own[...] = array
             array = own
-        if buffer.range is not None and array.size:
-            low, high = (eval_index(e, self.program.size_env) for e in buffer.range)
-            if int(array.min()) < low or int(array.max()) >= high:
-                raise self._wrong(f"{buffer.name} has values outside {low}..{high}")
+        if allowed := range_left(self.program, buffer, array):
+            raise self._wrong(f"{buffer.name} has values outside {allowed}")
         return array
 
     def _note(self, name: str) -> None:
@@ -161,13 +159,6 @@ class Optimized:
     def _wrong(self, what: str, hint: str = "") -> UsageError:
         expected = ", ".join(f"{b.name} {b.dtype}{list(shape_of(b.shape, self.program))}" for b in self._open)
         return UsageError("usage-call", f"{self._name} was optimised for {expected}; {what}", hint=hint or "optimise the module anew for other arguments")
-
-
-def _bound(buffer: Buffer, own: Optimized, params: Mapping[str, Any]) -> Any:
-    given = stored_input(own.program, buffer, params)
-    array = aligned(given.shape, NUMPY[buffer.dtype], poison=None)
-    array[...] = given
-    return array
 
 
 def _tensor(buffer: Buffer, array: Any) -> torch.Tensor:

@@ -189,3 +189,12 @@ def test_cancelling_inputs_cancel() -> None:
     given = {name: value.astype(np.float64) for name, value in make_inputs(program, "cancel", 0).items()}
     result = np.abs(given["A"] @ given["B"])
     assert np.all(result < 0.1 * (np.abs(given["A"]) @ np.abs(given["B"])))
+
+
+def test_inputs_that_follow_the_program_are_not_shared_by_programs_that_differ() -> None:
+    """Extreme inputs make divisors extreme; a program of the same interface that does not divide must neither get them nor give its own away."""
+    head = "in x f32[N=4,M=6] s[N]\nout Y[N,M]\nfor i j "
+    divides, multiplies = parse(head + "Y[i,j]=x[i,j]/s[i]\n"), parse(head + "Y[i,j]=x[i,j]*s[i]\n")
+    for first, second in ((divides, multiplies), (multiplies, divides)):
+        made = {id(p): make_inputs(p, "denormal", 17 + (first is divides))["s"] for p in (first, second)}
+        assert abs(made[id(divides)]).min() < 2.0**-126 < abs(made[id(multiplies)]).min()

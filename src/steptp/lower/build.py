@@ -135,18 +135,12 @@ class Built:
 
         Raises :class:`BuildError` ``call-input`` (missing input), ``call-shape``, ``call-range`` (an integer outside its declared range).
         """
-        arrays = [self._aligned(b, inputs) for b in self.program.inputs]
+        arrays = [aligned_input(self.program, b, inputs) for b in self.program.inputs]
         outputs = [aligned(shape_of(b.shape, self.program), NUMPY[b.dtype]) for b in self.program.outputs]
         arguments = self.prepare([*arrays, *outputs])
         self.configure()
         self.call(arguments)
         return {b.name: from_storage(a, b.dtype) for b, a in zip(self.program.outputs, outputs, strict=True)}
-
-    def _aligned(self, buffer: Buffer, inputs: Mapping[str, Array]) -> Array:
-        given = stored_input(self.program, buffer, inputs)
-        array = aligned(given.shape, NUMPY[buffer.dtype], poison=None)
-        array[...] = given
-        return array
 
 
 def stored_input(program: Program, buffer: Buffer, inputs: Mapping[str, Array]) -> Array:
@@ -160,11 +154,25 @@ def stored_input(program: Program, buffer: Buffer, inputs: Mapping[str, Array]) 
     given = to_storage(np.asarray(inputs[buffer.name]), buffer.dtype)
     if given.shape != shape:
         raise BuildError("call-shape", f"{buffer.name} has shape {given.shape}, expected {shape}")
-    if buffer.range is not None and given.size:
-        low, high = (eval_index(e, program.size_env) for e in buffer.range)
-        if int(given.min()) < low or int(given.max()) >= high:
-            raise BuildError("call-range", f"{buffer.name} has values outside its range {low}..{high}")
+    if allowed := range_left(program, buffer, given):
+        raise BuildError("call-range", f"{buffer.name} has values outside its range {allowed}")
     return given
+
+
+def aligned_input(program: Program, buffer: Buffer, inputs: Mapping[str, Array]) -> Array:
+    """A copy of :func:`stored_input` that compiled code may be given."""
+    given = stored_input(program, buffer, inputs)
+    array = aligned(given.shape, NUMPY[buffer.dtype], poison=None)
+    array[...] = given
+    return array
+
+
+def range_left(program: Program, buffer: Buffer, values: Array) -> str:
+    """The declared range of a buffer's integers as text, if some of ``values`` lie outside; else the empty string."""
+    if buffer.range is None or not values.size:
+        return ""
+    low, high = (eval_index(e, program.size_env) for e in buffer.range)
+    return f"{low}..{high}" if int(values.min()) < low or int(values.max()) >= high else ""
 
 
 _CACHE: OrderedDict[tuple[Program, BuildOptions], Built] = OrderedDict()

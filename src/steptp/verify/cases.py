@@ -22,10 +22,10 @@ from steptp.ir.sizes import shape_of
 from steptp.verify.bindings import apply_binding, tiny_bindings
 from steptp.verify.branches import branch_inputs, branch_sources, compares_values
 from steptp.verify.parting import apart
-from steptp.verify.regimes import REGIMES, exact_inputs, relevant_regimes
+from steptp.verify.regimes import ALL_ZERO, LAZY_NOTE, REGIMES, exact_inputs, relevant_regimes
 from steptp.verify.shrink import smallest
 from steptp.verify.verdict import Counterexample
-from steptp.verify.witness import ALL_ZERO, LAZY_NOTE, probe, source_of
+from steptp.verify.witness import probe, source_of
 
 __all__ = ["Case", "find_case"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,18 +83,9 @@ def guarded_run(built: Built, inputs: Mapping[str, Array], poison: int = POISON)
 _RUNS: ByteLru[GuardedRun] = ByteLru(128 * 2**20, lambda run: run.nbytes)
 
 
-def kept_run(built: Built, inputs: Mapping[str, Array], regime: str, seed: int) -> GuardedRun:
-    """:func:`guarded_run` on the inputs of a regime and seed; what earlier checks of this process ran is kept (at most 128 MiB). Programs of one interface
-    may be given other inputs by one regime and seed, so a hash of the inputs is part of the key."""
-    return _RUNS.get((program_key(built.program), built.options, regime, seed, _digest(inputs)), lambda: guarded_run(built, inputs))
-
-
-def _digest(inputs: Mapping[str, Array]) -> bytes:
-    found = hashlib.blake2b(digest_size=16)
-    for name in sorted(inputs):
-        found.update(name.encode())
-        found.update(inputs[name].tobytes())
-    return found.digest()
+def kept_run(built: Built, inputs: Mapping[str, Array], key: Hashable) -> GuardedRun:
+    """:func:`guarded_run` on the inputs of a :func:`steptp.verify.tier4_inputs.inputs_key`; what earlier checks of this process ran is kept (at most 128 MiB)."""
+    return _RUNS.get((program_key(built.program), built.options, key), lambda: guarded_run(built, inputs))
 
 
 def clear_runs() -> None:

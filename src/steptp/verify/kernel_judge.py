@@ -30,7 +30,7 @@ from steptp.verify.tier4 import ROOT_FACTOR, SCALE_FACTOR, counterexample, failu
 from steptp.verify.tier4_compare import compare
 from steptp.verify.tier4_exact import ExactElements
 from steptp.verify.tier4_inputs import TIER4_REGIMES, default_regimes, make_inputs, work
-from steptp.verify.tier4_oracle import Reference, exactly_computed, reference_on, unit
+from steptp.verify.tier4_oracle import Reference, estimate_at, exactly_computed, reference_on
 from steptp.verify.tier5 import TIER5_REGIMES, same_bits
 from steptp.verify.verdict import TierReport, Verdict, VerdictKind
 
@@ -165,7 +165,7 @@ class _Exact:
                 if said != value:
                     return known, f"{buffer.name}{list(index)}"
                 continue
-            error = float(np.nanmax([known.error[buffer.name][index], unit(buffer.dtype) * abs(value), np.finfo(np.float64).smallest_subnormal]))
+            error = estimate_at(known.error[buffer.name][index], value, buffer.dtype)
             away = 0.0 if said == value or (np.isnan(said) and np.isnan(value)) else abs(float(said) - value) / error
             if away > SCALE_FACTOR or np.isnan(away):
                 return known, f"{buffer.name}{list(index)}"

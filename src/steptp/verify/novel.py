@@ -33,6 +33,9 @@ _SCALES = tuple(fmpq(1 << k) / 64 for k in (0, 4, 6, 9, 13, 17))
 
 def comparisons(program: Program) -> Counter[tuple[str, tuple[float | None, ...]]]:
     """Comparisons of floats or looked-up integers by operator and constant operands, and starts of running maxima and minima other than infinities."""
+    kept = program._cache.get("comparisons")
+    if isinstance(kept, Counter):
+        return kept
     running = {m.stmt.buffer for m in visit(program) if isinstance(m.stmt, Store) and m.stmt.value.dtype.is_float and m.stmt.reduce in ("max", "min")}
     found: Counter[tuple[str, tuple[float | None, ...]]] = Counter()
     for met in visit(program):
@@ -43,6 +46,7 @@ def comparisons(program: Program) -> Counter[tuple[str, tuple[float | None, ...]
         for expr in (e for x in stmt_exprs(met.stmt) for e in subexprs(x)):
             if isinstance(expr, Op) and expr.name in COMPARES and (expr.args[0].dtype.is_float or any(loads(expr))):
                 found[expr.name, tuple(float(a.value) if isinstance(a, Const) else None for a in expr.args)] += 1
+    program._cache["comparisons"] = found
     return found
 
 

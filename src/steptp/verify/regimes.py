@@ -19,12 +19,15 @@ from steptp.ir.sizes import shape_of
 from steptp.ir.types import DType, int_range
 from steptp.ir.walk import loads, stmt_exprs, subexprs, visit
 
-__all__ = ["ALL_ZERO", "REGIMES", "SPECIAL_REGIMES", "Draw", "LazyDraw", "exact_inputs", "lazy_inputs", "float_inputs", "relevant_regimes"]
+__all__ = ["ALL_ZERO", "LAZY_NOTE", "REGIMES", "SPECIAL_REGIMES", "Draw", "LazyDraw", "exact_inputs", "lazy_inputs", "float_inputs", "relevant_regimes"]
 
 REGIMES = ("normal", "ties", "zeros", "negatives", "positive", "large", "tiny", "mixed", "clamped", "constant_rows", "unit")
 SPECIAL_REGIMES = ("masked", "denormal")  # beyond the reals, or pointless over them: for compiled code and for asking
 ALL_ZERO = "all zero"
 """A regime of lazy inputs only: every float input is 0, every integer 0 or the lowest of its range, every bool false."""
+
+LAZY_NOTE = "one element at real sizes (lazy inputs)"
+"""The note of a counterexample on lazy inputs."""
 
 _EXACT_BITS, _FLOAT_BITS = 6, 20
 _TABLE = 1021

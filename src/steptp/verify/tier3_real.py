@@ -19,7 +19,7 @@ from steptp.ir.nodes import Buffer, Program
 from steptp.verify.branches import branch_sources, compares_values
 from steptp.verify.cache import Lru, program_key
 from steptp.verify.findings import Ending, Findings, Sizes, is_nan, same_value
-from steptp.verify.regimes import ALL_ZERO, LazyDraw, lazy_inputs
+from steptp.verify.regimes import ALL_ZERO, LAZY_NOTE, LazyDraw, lazy_inputs
 from steptp.verify.samples import sample_indices
 from steptp.verify.verdict import VerdictKind
 
@@ -152,7 +152,7 @@ class RealSizes:
             with precision(self.found.bits):
                 same = same_value(buffer, expected.value, actual.value)
             if same is Same.DIFFERENT:
-                return self.found.differs(buffer, index, expected.value, actual.value, self.sizes, regime, self.seed, "one element at real sizes (lazy inputs)")
+                return self.found.differs(buffer, index, expected.value, actual.value, self.sizes, regime, self.seed, LAZY_NOTE)
             if same is Same.EQUAL:
                 self.elements += 1
                 if not is_nan(expected.value):

@@ -15,7 +15,7 @@ programs, and where it is not finite. The regimes depend on the operators of roo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,7 +27,7 @@ from steptp.ir.walk import buffers
 from steptp.verify.compiled import POISON, GuardedRun, bits_of, guarded_run, kept_run, print_value
 from steptp.verify.races import race
 from steptp.verify.tier4_compare import ROOT_FACTOR, SCALE_FACTOR, Found, compare
-from steptp.verify.tier4_inputs import BENIGN, default_regimes
+from steptp.verify.tier4_inputs import BENIGN, default_regimes, inputs_key
 from steptp.verify.tier4_oracle import Reference, reference
 from steptp.verify.verdict import Counterexample, TierReport, VerdictKind
 
@@ -66,14 +66,14 @@ def tier4(
     """
     from steptp.lower import build
 
-    first: Callable[[Mapping[str, Array], str, int], GuardedRun]
+    first: Callable[[Mapping[str, Array], Hashable], GuardedRun]
     again: Runner
     built: Built | None = None
     if runner is None:
         built = build(child)
         first, again = partial(kept_run, built), partial(guarded_run, built)
     else:
-        first, again = (lambda inputs, regime, seed: runner(inputs, POISON)), runner
+        first, again = (lambda inputs, key: runner(inputs, POISON)), runner
     worst: dict[str, float] = {}
     chosen = dict.fromkeys(regimes, "asked for") if regimes is not None else default_regimes(root, child)
     opened: dict[str, int] = {}
@@ -101,7 +101,7 @@ def tier4(
         known = reference(root, regime, drawn)
         if known.anchor:
             anchors[regime] = known.anchor
-        run = first(known.inputs, regime, drawn)
+        run = first(known.inputs, inputs_key(root, regime, drawn))
         if run.damage:
             return report(VerdictKind.UNSAFE_MEMORY, f"the compiled program {run.damage}")
         if position == 0:
@@ -187,7 +187,7 @@ def _parent_fails(root: Program, parent: Program, buffer: Buffer, known: Referen
     if parent == root:
         return False
     try:
-        run = kept_run(build(parent), known.inputs, regime, seed)
+        run = kept_run(build(parent), known.inputs, inputs_key(root, regime, seed))
     except BuildError:
         return True
     return compare(buffer, run, known, regime).kind is not None

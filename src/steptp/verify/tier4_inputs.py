@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from steptp.lower.ranges import Ranges
 from steptp.verify.cache import ByteLru
 from steptp.verify.regimes import float_inputs
 
-__all__ = ["BENIGN", "EXTREME", "NONFINITE", "TIER4_REGIMES", "default_regimes", "make_inputs", "summed_dims", "wide_input", "work"]
+__all__ = ["BENIGN", "EXTREME", "NONFINITE", "TIER4_REGIMES", "default_regimes", "inputs_key", "make_inputs", "summed_dims", "wide_input", "work"]
 
 Array = npt.NDArray[np.generic]
 
@@ -47,11 +48,15 @@ def wide_input(program: Program, seed: int) -> str:
 
 def make_inputs(program: Program, regime: str, seed: int) -> dict[str, Array]:
     """Inputs at the program's present sizes (bf16 as rounded float32). Streams depend on seed, regime and input name only; programs
-    with one interface share the arrays, which nobody writes (at most 128 MiB are kept)."""
+    with one :func:`inputs_key` share the arrays, which nobody writes (at most 128 MiB are kept)."""
+    return _INPUTS.get(inputs_key(program, regime, seed), lambda: _draw(program, regime, seed))
+
+
+def inputs_key(program: Program, regime: str, seed: int) -> Hashable:
+    """What :func:`make_inputs` depends on: the inputs' declarations, and in some regimes how the program sums and divides them."""
     described = tuple((b.name, b.dtype, shape_of(b.shape, program), shape_of(b.range, program) if b.range is not None else None) for b in program.inputs)
-    summed = tuple(sorted(summed_dims(program).items())) if regime in _STRUCTURED else ()
-    key = (described, regime, seed, summed)
-    return _INPUTS.get(key, lambda: _draw(program, regime, seed))
+    used = _uses(program) if regime in _STRUCTURED else ()
+    return described, regime, seed, used
 
 
 _INPUTS: ByteLru[dict[str, Array]] = ByteLru(128 * 2**20, lambda inputs: sum(a.nbytes for a in inputs.values()))
@@ -62,7 +67,7 @@ def _draw(program: Program, regime: str, seed: int) -> dict[str, Array]:
     made: dict[str, Array] = {k: np.asarray(v) for k, v in float_inputs(program, base, seed).items()}
     if regime not in _DRAWN and not any(b.dtype is DType.F64 for b in program.inputs):
         return made
-    sums = summed_dims(program) if regime in _STRUCTURED else {}
+    sums, divisors = (dict(_uses(program)[0]), _uses(program)[1]) if regime in _STRUCTURED else ({}, frozenset())
     widest = max((len(b.shape) for b in program.inputs if b.dtype.is_float), default=0)
     values: npt.NDArray[Any]
     for buffer in program.inputs:
@@ -83,7 +88,7 @@ def _draw(program: Program, regime: str, seed: int) -> dict[str, Array]:
             values = (rng.integers(0, (top + 1) // 2, shape) * 2 + 1) * rng.choice([-1, 1], shape) if chosen else rng.integers(-1, 2, shape)
         elif regime == "offset":
             values = 100.0 + 0.25 * rng.standard_normal(shape)
-        elif regime in EXTREME and shape and len(shape) < widest and buffer.name in _divisors(program):  # as small as what they divide, row by row
+        elif regime in EXTREME and shape and len(shape) < widest and buffer.name in divisors:  # as small as what they divide, row by row
             values = rng.choice([-1.0, 1.0], shape) * rng.uniform(1.0, 1.98, shape) * _row_scales(buffer.dtype, regime, (*shape, 1), seed)[..., 0]
         elif regime in EXTREME and (sums.get(buffer.name, ((), 1))[1] == 0 or len(shape) < widest):
             continue  # cofactors, scales and shifts stay normal, else every product is out of range
@@ -113,6 +118,14 @@ def _row_scales(dtype: DType, regime: str, shape: tuple[int, ...], seed: int) ->
     exponents = np.rint(ends[0] + share * (ends[1] - ends[0])).astype(np.int64).reshape(rows)
     scales = np.ldexp(1.0, exponents - 1)
     return np.asarray(scales[..., None] if shape else scales)
+
+
+def _uses(program: Program) -> tuple[tuple[tuple[str, tuple[tuple[int, ...], int]], ...], frozenset[str]]:
+    """:func:`summed_dims`, hashable, and :func:`_divisors`; kept with the program."""
+    kept = program._cache.get("tier4-uses")
+    if not isinstance(kept, tuple):
+        kept = program._cache["tier4-uses"] = tuple(sorted(summed_dims(program).items())), _divisors(program)
+    return kept
 
 
 def _divisors(program: Program) -> frozenset[str]:

@@ -13,9 +13,9 @@ from steptp.ir.types import DType
 from steptp.ir.walk import buffers
 from steptp.verify.cache import ByteLru, program_key
 from steptp.verify.compiled import GuardedRun, kept_run
-from steptp.verify.tier4_inputs import NONFINITE, WIDE_TOP, make_inputs, wide_input
+from steptp.verify.tier4_inputs import NONFINITE, WIDE_TOP, inputs_key, make_inputs, wide_input
 
-__all__ = ["Reference", "clear_references", "exactly_computed", "reference", "reference_on", "unit"]
+__all__ = ["Reference", "clear_references", "estimate_at", "exactly_computed", "reference", "reference_on", "unit"]
 
 Array = npt.NDArray[Any]
 
@@ -57,6 +57,11 @@ def unit(dtype: DType) -> float:
     return 2.0 ** -_DIGITS[dtype]
 
 
+def estimate_at(error: float, exact: float, dtype: DType) -> float:
+    """The error estimate of one element, at least the rounding of its exact value."""
+    return float(np.nanmax([error, unit(dtype) * abs(exact), np.finfo(np.float64).smallest_subnormal]))
+
+
 def clear_references() -> None:
     """Forget cached oracles."""
     _CACHE.clear()
@@ -74,7 +79,7 @@ def _compute(root: Program, regime: str, seed: int) -> Reference:
     from steptp.lower import build
 
     inputs = make_inputs(root, regime, seed)
-    run = kept_run(build(root), inputs, regime, seed)
+    run = kept_run(build(root), inputs, inputs_key(root, regime, seed))
     return reference_on(root, inputs, run, regime, seed, exact=exactly_computed(root, regime, seed))
 
 
@@ -129,8 +134,7 @@ def _anchored(
                 overflowed += 1
                 error[buffer.name][index] = np.sqrt(unit(buffer.dtype)) * abs(value)  # no estimate there
             elif np.isfinite(value) and doubles and (away := abs(value - want[index])) > 0:
-                estimate = np.nanmax([error[buffer.name][index], unit(DType.F64) * abs(value), np.finfo(np.float64).smallest_subnormal])
-                worst = max(worst, float(away / estimate))
+                worst = max(worst, away / estimate_at(error[buffer.name][index], value, DType.F64))
             want[index], seen[index] = value, True
         worst_of = max(worst_of, worst)
         if finite_after_all:

@@ -9,7 +9,8 @@ programs built once more without FMA. Outputs are compared bit for bit, all NaN 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,11 @@ import numpy.typing as npt
 from steptp.ir.nodes import Program
 from steptp.ir.types import DType
 from steptp.verify.compiled import GuardedRun, bits_of, kept_run, print_value
-from steptp.verify.tier4_inputs import make_inputs, work
+from steptp.verify.tier4_inputs import inputs_key, make_inputs, work
 from steptp.verify.verdict import Counterexample, TierReport, VerdictKind
+
+if TYPE_CHECKING:
+    from steptp.lower.build import Built
 
 __all__ = ["TIER5_REGIMES", "RegimeRunner", "same_bits", "tier5"]
 
@@ -50,8 +54,11 @@ def _compare(parent: Program, child: Program, options: Any, regimes: tuple[str, 
 
     evidence: dict[str, object] = {"build": name, "opt_level": options.opt_level}
     before, after = build(parent, options), build(child, options)
-    runs = (lambda inputs, regime: kept_run(before, inputs, regime, seed)), (lambda inputs, regime: kept_run(after, inputs, regime, seed))
-    return same_bits(parent, *runs, regimes, seed, evidence)
+
+    def run(built: Built, inputs: Mapping[str, Array], regime: str) -> GuardedRun:
+        return kept_run(built, inputs, inputs_key(parent, regime, seed))
+
+    return same_bits(parent, partial(run, before), partial(run, after), regimes, seed, evidence)
 
 
 def same_bits(parent: Program, before: RegimeRunner, after: RegimeRunner, regimes: Sequence[str], seed: int, evidence: Mapping[str, object]) -> TierReport:

@@ -12,20 +12,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from steptp.errors import LeirError
-from steptp.interp.compare import Same, compare_exact, shown
+from steptp.interp.compare import Same, shown
 from steptp.interp.cost import count_instances
 from steptp.interp.demand import BudgetExceeded, DemandEvaluator
 from steptp.interp.errors import EvalError
 from steptp.interp.exact import Undecided, precision
 from steptp.ir.nodes import Program
 from steptp.ir.sizes import shape_of
-from steptp.verify.regimes import ALL_ZERO, exact_inputs, float_inputs, lazy_inputs
+from steptp.verify.findings import same_value
+from steptp.verify.regimes import ALL_ZERO, LAZY_NOTE, exact_inputs, float_inputs, lazy_inputs
 from steptp.verify.samples import sample_indices
 from steptp.verify.verdict import Counterexample
 
-__all__ = ["ALL_ZERO", "LAZY_NOTE", "Probe", "probe", "confirmed", "array_witness", "source_of"]
+__all__ = ["ALL_ZERO", "Probe", "probe", "confirmed", "array_witness", "source_of"]
 
-LAZY_NOTE = "one element at real sizes (lazy inputs)"
 _APART = 1e-9  # relative distance beyond which f64 results count as different: exact values differ, rounding explains less
 
 
@@ -70,8 +70,7 @@ def probe(parent: Program, child: Program, regimes: Sequence[str], *, seed: int 
             count += 1
             with precision(max(bits for _, bits in values)):
                 (a, _), (b, _) = values
-                same = compare_exact(a, b) if buffer.dtype.is_float else Same.EQUAL if a == b else Same.DIFFERENT
-                if same is Same.DIFFERENT:
+                if same_value(buffer, a, b) is Same.DIFFERENT:
                     return Probe(count, Counterexample(buffer.name, index, shown(a), shown(b), (), regime, seed, LAZY_NOTE))
     return Probe(count)
 
