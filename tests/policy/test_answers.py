@@ -8,7 +8,7 @@ import pytest
 
 from steptp.ir import parse
 from steptp.policy.answers import answer_schema, read_answer
-from steptp.policy.prompting import Format, Question
+from steptp.policy.prompting import Form, Question
 from steptp.search.moves import Action, Edit, Failed, Proposal, Rewrite
 
 SITES = {"QX": "loop_split@0:factor=4,tail=exact", "OR": "loop_parallelization@0", "ZB": "loop_reorder@0.0:to=2"}
@@ -16,7 +16,7 @@ PROGRAM = "in X f32[N=4]\nout Y[N]\nfor i\n Y[i]=X[i]*2\n"
 LINES = PROGRAM.strip("\n")
 
 
-def _asked(form: Format) -> Question:
+def _asked(form: Form) -> Question:
     return Question(form, True, "?", sites=SITES if form == "action" else {}, lines=4)
 
 

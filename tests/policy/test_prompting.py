@@ -1,4 +1,4 @@
-"""Prompts: golden texts, and the words of a first step are those that the views train on."""
+"""Prompts: golden texts, and the words of a first step are those of the dataset's samples."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from policy_states import state_of
 
-from steptp.dataset.views import action_prompt, describe_host, free_prompt, prompt_file
+from steptp.dataset.questions import Task, describe_host, prompt_file, task_prompt
 from steptp.policy import prompting
-from steptp.policy.prompting import FORMATS, Format, prompt_versions, question
+from steptp.policy.prompting import FORMS, Form, prompt_versions, question
 from steptp.rewrite import engine
 from steptp.rewrite.base import Site
 from steptp.search.moves import Action, Edit, Rewrite
@@ -35,10 +35,10 @@ def _later() -> State:
     return replace(state, parent="in A f32[N=24]\n", history=taken, failed=failed, tried=frozenset({"loop_split@0:factor=4,tail=exact"}))
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("reasons", [False, True])
 @pytest.mark.parametrize("when", ["first", "later"])
-def test_prompts_are_the_golden_ones(form: Format, reasons: bool, when: str, update_goldens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompts_are_the_golden_ones(form: Form, reasons: bool, when: str, update_goldens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompting, "list_sites", lambda *args: SITES)
     asked = question(state_of(MATMUL) if when == "first" else _later(), form, reasons=reasons)
     assert asked is not None
@@ -49,14 +49,15 @@ def test_prompts_are_the_golden_ones(form: Format, reasons: bool, when: str, upd
     assert asked.prompt + "\n" == path.read_text()
 
 
-def test_a_first_step_is_asked_in_the_words_of_the_views() -> None:
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("reasons", [False, True])
+def test_a_first_step_is_asked_in_the_words_of_the_samples(form: Form, reasons: bool) -> None:
     state = state_of(MATMUL)
-    action, free = question(state, "action", reasons=False), question(state, "rewrite", reasons=True)
-    assert action is not None
-    assert free is not None
-    assert action.prompt == action_prompt(state.text, describe_host(state.host), action.sites)
-    assert free.prompt == free_prompt(state.text)
-    assert free.messages == [{"role": "system", "content": prompt_file("system").strip()}, {"role": "user", "content": free.prompt}]
+    asked = question(state, form, reasons=reasons)
+    assert asked is not None
+    task: Task = "action" if form == "action" else "free"
+    assert asked.prompt == task_prompt(task, form, reasons, state.text, host=describe_host(state.host), candidates=asked.sites)
+    assert asked.messages == [{"role": "system", "content": prompt_file("system")}, {"role": "user", "content": asked.prompt}]
 
 
 def test_candidates_are_sampled_by_the_seed_and_never_tried_before() -> None:

@@ -12,10 +12,11 @@ from steptp.dataset.card import write_card
 from steptp.dataset.finalize import apply_timing, atomic_write, mark_best_siblings, write_tables
 from steptp.dataset.ledger import Entry, Ledger
 from steptp.dataset.probes import run_probes
+from steptp.dataset.questions import describe_host, prompt_versions
 from steptp.dataset.roots import Root
 from steptp.dataset.schema import ProgramRecord, StepRecord
 from steptp.dataset.store import Dataset
-from steptp.dataset.views import describe_host, prompt_versions, write_views
+from steptp.dataset.views import write_views
 from steptp.ir.seeds import digest
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""What a language model is asked at a state: one step (the texts of the dataset's views), or a step on the way, with what came of the steps before.
+"""What a language model is asked at a state: one step, in the words of the dataset's samples, and before it what came of the steps on the way.
 
-The prompts are files: those of the views in ``dataset/prompts``, the others in ``policy/prompts``.
+The prompts are files: the questions are in ``dataset/prompts``, the rest in ``policy/prompts``.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
 
-from steptp.dataset import views
-from steptp.dataset.views import action_prompt, describe_host, free_prompt, list_candidates, opaque_ids, prompt_file, system_prompt
+from steptp.dataset import questions
+from steptp.dataset.questions import FORMS, Form, describe_host, opaque_ids, prompt_file, system_prompt, task_prompt
+from steptp.dataset.samples import Sample
 from steptp.dataset.walk import MAX_CANDIDATES, list_sites, spread
 from steptp.ir.seeds import digest
 from steptp.rewrite import registry
@@ -19,11 +19,9 @@ from steptp.rewrite.base import Family
 from steptp.search.moves import Action, Edit, Move
 from steptp.search.policy import State
 
-__all__ = ["FORMATS", "Format", "Question", "numbered", "prompt_versions", "question"]
+__all__ = ["FORMS", "Form", "Question", "prompt_versions", "question", "sample_question"]
 
-Format: TypeAlias = Literal["action", "edit", "rewrite"]
-FORMATS: tuple[Format, ...] = get_args(Format)
-_FILES = ("action_why", "edit", "edit_why", "facts", "failed", "history", "parent", "rewrite")
+_FILES = ("facts", "failed", "history", "parent")
 _STEPS = 12  # of the history, the last ones
 _FAILURES = 8  # the last ones
 _MESSAGE = 240  # characters of a failure's message
@@ -33,7 +31,7 @@ _MESSAGE = 240  # characters of a failure's message
 class Question:
     """A prompt and what is needed to read its answers. ``sites``: opaque id → site, for *action*; ``lines``: of the program, for *edit*."""
 
-    format: Format
+    format: Form
     reasons: bool
     prompt: str
     sites: Mapping[str, str] = field(default_factory=dict)
@@ -41,47 +39,40 @@ class Question:
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """The conversation so far, as the views have it."""
+        """The conversation so far, as the dataset's samples have it."""
         return [{"role": "system", "content": system_prompt()}, {"role": "user", "content": self.prompt}]
 
 
 def prompt_versions() -> dict[str, str]:
-    """Prompt name → hash of its text, those of the views included."""
-    return {**views.prompt_versions(), **{name: digest(_file(name)) for name in _FILES}}
+    """Prompt name → hash of its text, those of the dataset included."""
+    return {**questions.prompt_versions(), **{name: digest(_file(name)) for name in _FILES}}
 
 
-def question(state: State, form: Format, *, reasons: bool) -> Question | None:
+def question(state: State, form: Form, *, reasons: bool) -> Question | None:
     """The question at a state; ``None`` when no strategy applies there any more. What is sampled comes from the state's seed."""
     rng = random.Random(state.seed)
     names = [s.name for s in registry.all_strategies() if s.family is not Family.GPU]
     listed = [s for s in list_sites(state.program, names, rng, MAX_CANDIDATES + len(state.tried)) if s.id not in state.tried]
-    first = not state.history and not state.failed
     if form == "action":
         if not listed:
             return None
         sites = [s.id for s in spread(listed, rng, MAX_CANDIDATES)]
         by_name = dict(zip(opaque_ids(len(sites), state.seed), sites, strict=True))
-        host = describe_host(state.host)
-        if reasons:
-            body = _file("action_why").format(program=state.text.strip(), host=host, candidates=list_candidates(by_name))
-        else:
-            body = action_prompt(state.text, host, by_name)
+        body = task_prompt("action", form, reasons, state.text, host=describe_host(state.host), candidates=by_name)
         return Question(form, reasons, _joined([*_context(state), body]), sites=by_name)
-    facts = _file("facts").format(host=describe_host(state.host), strategies=", ".join(sorted({s.strategy for s in listed})) or "none")
-    if form == "edit":
-        body = _file("edit_why" if reasons else "edit").format(program=numbered(state.text))
-        return Question(form, reasons, _joined([*_context(state), facts, body]), lines=len(state.text.splitlines()))
-    body = free_prompt(state.text) if reasons else _file("rewrite").format(program=state.text.strip())
-    return Question(form, reasons, _joined([*_context(state), *([] if first else [facts]), body]))
+    before = list(_context(state))
+    if before:
+        before.append(_file("facts").format(host=describe_host(state.host), strategies=", ".join(sorted({s.strategy for s in listed})) or "none"))
+    return Question(form, reasons, _joined([*before, task_prompt("free", form, reasons, state.text)]), lines=len(state.text.splitlines()))
 
 
-def numbered(text: str) -> str:
-    """A program with the numbers of its lines."""
-    return "\n".join(f"{n}| {line}" for n, line in enumerate(text.splitlines(), 1))
+def sample_question(sample: Sample) -> Question:
+    """The question of a dataset's sample, for reading answers to it."""
+    return Question(sample.form, sample.reasons, sample.prompt, sites=sample.sites, lines=sample.lines)
 
 
 def _file(name: str) -> str:
-    return prompt_file(name, "steptp.policy").strip()
+    return prompt_file(name, "steptp.policy")
 
 
 def _joined(parts: list[str]) -> str:

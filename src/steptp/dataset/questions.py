@@ -1,0 +1,83 @@
+"""The words that a language model is asked in: one prompt file for each task, form of answer, and with or without reasons.
+
+*named* gives strategy and site, *free* leaves them to the model, *action* asks for one of the listed sites. An *edit* answers with a range of lines and what
+replaces it, a *rewrite* with the whole next program, an *action* with an id.
+"""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Literal, TypeAlias, get_args
+
+from steptp.analysis.host import HostInfo
+from steptp.ir.seeds import digest
+
+__all__ = [
+    "FORMS", "TASKS", "Form", "Task", "describe_host", "forms_of", "list_candidates", "numbered", "opaque_ids", "prompt_file", "prompt_versions", "system_prompt",
+    "task_prompt",
+]  # fmt: skip
+
+Task: TypeAlias = Literal["named", "free", "action"]
+Form: TypeAlias = Literal["action", "edit", "rewrite"]
+TASKS: tuple[Task, ...] = get_args(Task)
+FORMS: tuple[Form, ...] = get_args(Form)
+
+
+def forms_of(task: Task) -> tuple[Form, ...]:
+    """Forms of answers to a task."""
+    return ("action",) if task == "action" else ("edit", "rewrite")
+
+
+@cache
+def prompt_file(name: str, package: str = "steptp.dataset") -> str:
+    """The text of one prompt file of a package."""
+    return resources.files(package).joinpath("prompts", f"{name}.txt").read_text().strip()
+
+
+def _name(task: Task, form: Form, reasons: bool) -> str:
+    return (task if task == "action" else f"{task}_{form}") + ("_why" if reasons else "")
+
+
+def prompt_versions() -> dict[str, str]:
+    """Prompt name → hash of its text."""
+    names = [_name(task, form, reasons) for task in TASKS for form in forms_of(task) for reasons in (False, True)]
+    return {name: digest(prompt_file(name)) for name in ("system", *names)}
+
+
+def system_prompt() -> str:
+    """What every conversation begins with."""
+    return prompt_file("system")
+
+
+def task_prompt(
+    task: Task, form: Form, reasons: bool, program: str, *, strategy: str = "", site: str = "", host: str = "", candidates: Mapping[str, str] | None = None
+) -> str:
+    """The question about a program's text. *named* names ``strategy`` and ``site``; *action* shows ``host`` and ``candidates`` (opaque id → site)."""
+    shown = numbered(program) if form == "edit" else program.strip()
+    return prompt_file(_name(task, form, reasons)).format(program=shown, strategy=strategy, site=site, host=host, candidates=list_candidates(candidates or {}))
+
+
+def numbered(text: str) -> str:
+    """A program with the numbers of its lines."""
+    return "\n".join(f"{n}| {line}" for n, line in enumerate(text.splitlines(), 1))
+
+
+def list_candidates(candidates: Mapping[str, str]) -> str:
+    """A line for each candidate."""
+    return "\n".join(f"{name}: {site}" for name, site in candidates.items())
+
+
+def describe_host(host: HostInfo) -> str:
+    """One line about the host, as prompts state it."""
+    return ", ".join(f"{name} {value}" for name, value in host.to_dict().items() if value)
+
+
+def opaque_ids(count: int, seed: int) -> list[str]:
+    """Distinct two-letter ids that say nothing about order or content."""
+    rng = random.Random(seed)
+    letters = string.ascii_uppercase
+    return rng.sample([a + b for a in letters for b in letters], count)
