@@ -29,7 +29,25 @@ LEVELS = [
 ]
 LEVEL = {room: n for n, rooms in enumerate(LEVELS) for room in rooms}
 ALLOWED_SIDEWAYS: set[tuple[str, str]] = set()
-HEAVY = {"tvm", "torch", "egglog", "islpy", "flint", "sympy", "datasets", "pyarrow", "transformers", "numpy", "scipy", "openai", "trl", "peft", "llguidance", "matplotlib", "accelerate"}
+HEAVY = {
+    "tvm",
+    "torch",
+    "egglog",
+    "islpy",
+    "flint",
+    "sympy",
+    "datasets",
+    "pyarrow",
+    "transformers",
+    "numpy",
+    "scipy",
+    "openai",
+    "trl",
+    "peft",
+    "llguidance",
+    "matplotlib",
+    "accelerate",
+}
 MAX_LINES = 400
 
 

@@ -8,6 +8,7 @@ import os
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,13 @@ class Optimized:
         self._name = workload.name
         self._signature = inspect.signature(workload.module.forward)
         self._example, self._arguments = pytree.tree_flatten(example)
+        self._flat = all(isinstance(value, torch.Tensor) for value in example)
         self._built = build(self.program, BuildOptions(threads=threads))
-        self._temporaries = self._built.temporaries()
         self._bound = {b.name: aligned_input(self.program, b, workload.params) for b in self.program.inputs if b.name in workload.params}
+        self._call, places = self._built.partly_prepared({**self._bound, **self._built.temporaries()})
         self._open = [b for b in self.program.inputs if b.name not in self._bound]
+        self._inputs = [_Slot(b, shape_of(b.shape, self.program), _TORCH[b.dtype], places[b.name]) for b in self._open]
+        self._outputs = [_Slot(b, shape_of(b.shape, self.program), _TORCH[b.dtype], places[b.name]) for b in self.program.outputs]
         self._changed = workload.mutated
         with torch.no_grad():
             returned = copy.deepcopy(workload.module)(*example)
@@ -99,20 +103,26 @@ class Optimized:
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """What the module returns for these arguments. Raises :class:`UsageError` ``usage-call`` when they are not like the example's."""
-        given = dict(zip((b.name for b in self._open), self._tensors(args, kwargs), strict=True))
-        inputs = [self._bound[b.name] if b.name in self._bound else self._read(b, given[b.name]) for b in self.program.inputs]
-        outputs = [aligned(shape_of(b.shape, self.program), NUMPY[b.dtype], poison=None) for b in self.program.outputs]
+        tensors = self._tensors(args, kwargs)
+        copies = [None if slot.takes(tensor) else self._read(slot.buffer, tensor) for slot, tensor in zip(self._inputs, tensors, strict=True)]
+        outputs = [slot.fresh() for slot in self._outputs]
         with self._lock:
+            for slot, tensor, copied in zip(self._inputs, tensors, copies, strict=True):
+                slot.put(tensor.data_ptr() if copied is None else copied.ctypes.data)
+            for slot, output in zip(self._outputs, outputs, strict=True):
+                slot.put(output.data_ptr())
             self._built.configure()
-            self._built.call(self._built.prepare([*inputs, *outputs], temporaries=self._temporaries))
-            for buffer, array in zip(self.program.outputs, outputs, strict=True):
-                if buffer.name in self._changed:
-                    self._bound[self._changed[buffer.name]][...] = array
-        fresh = iter(_tensor(b, a) for b, a in zip(self.program.outputs, outputs, strict=True) if b.name not in self._changed)
+            self._built.call(self._call)
+            for slot, output in zip(self._outputs, outputs, strict=True):
+                if slot.buffer.name in self._changed:
+                    self._bound[self._changed[slot.buffer.name]][...] = _array(output)
+        fresh = iter(output for slot, output in zip(self._outputs, outputs, strict=True) if slot.buffer.name not in self._changed)
         return pytree.tree_unflatten([next(fresh) if isinstance(v, torch.Tensor) else v for v in self._returned], self._structure)
 
     def _tensors(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[torch.Tensor]:
         """The tensors among the arguments, in order."""
+        if self._flat and not kwargs and len(args) == len(self._example) and all(isinstance(value, torch.Tensor) for value in args):
+            return list(args)  # type: ignore[arg-type]
         try:
             flat, structure = pytree.tree_flatten(self._signature.bind(*args, **kwargs).args)
         except TypeError as err:
@@ -138,9 +148,7 @@ class Optimized:
             raise self._wrong(f"{buffer.name} is a {tensor.layout} tensor on {tensor.device}")
         if tensor.requires_grad and torch.is_grad_enabled():
             raise self._wrong(f"{buffer.name} requires a gradient", hint="detach it, or call under torch.no_grad(): there is no backward pass")
-        plain = tensor.detach().resolve_neg()
-        array = (plain.view(torch.int16) if dtype is torch.bfloat16 else plain).numpy()
-        array = array.view(np.uint16) if dtype is torch.bfloat16 else array
+        array = _array(tensor.detach().resolve_neg())
         if array.size and (not array.flags.c_contiguous or array.ctypes.data % ALIGNMENT):
             self._note(buffer.name)
             own = aligned(shape, NUMPY[buffer.dtype], poison=None)
@@ -161,6 +169,35 @@ class Optimized:
         return UsageError("usage-call", f"{self._name} was optimised for {expected}; {what}", hint=hint or "optimise the module anew for other arguments")
 
 
-def _tensor(buffer: Buffer, array: Any) -> torch.Tensor:
-    whole = torch.from_numpy(array.view(np.int16) if array.dtype == np.uint16 else array)
-    return whole.view(_TORCH[buffer.dtype]) if array.dtype == np.uint16 else whole
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """An input or output of the compiled program: what belongs there, and where its address is written before a call."""
+
+    buffer: Buffer
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    places: list[Any]
+
+    def takes(self, tensor: torch.Tensor) -> bool:
+        """Whether the tensor's memory can be read as it is, without a closer look."""
+        return (
+            type(tensor) is torch.Tensor and tensor.shape == self.shape and tensor.dtype is self.dtype and tensor.layout is torch.strided and tensor.is_cpu
+            and tensor.is_contiguous() and not (tensor.requires_grad or tensor.is_neg()) and self.buffer.range is None and tensor.data_ptr() % ALIGNMENT == 0
+        )  # fmt: skip
+
+    def put(self, address: int) -> None:
+        for place in self.places:
+            place[0] = address
+
+    def fresh(self) -> torch.Tensor:
+        """A tensor for the output, on a 64-byte boundary as compiled code wants it."""
+        made = torch.empty(self.shape, dtype=self.dtype)
+        if made.data_ptr() % ALIGNMENT:  # PyTorch's own allocator never does that
+            whole = torch.from_numpy(aligned((made.numel(),), NUMPY[self.buffer.dtype], poison=None))
+            made = whole.view(self.dtype).reshape(self.shape)
+        return made
+
+
+def _array(tensor: torch.Tensor) -> Any:
+    """A tensor's memory as an array in storage dtype."""
+    return tensor.view(torch.int16).numpy().view(np.uint16) if tensor.dtype is torch.bfloat16 else tensor.numpy()

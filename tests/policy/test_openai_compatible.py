@@ -109,6 +109,22 @@ def test_what_may_pass_is_tried_again(bad: Reply) -> None:
     assert len(server.seen) == 2
 
 
+def test_one_broken_sample_does_not_spoil_the_others() -> None:
+    broken: set[int] = set()
+
+    def strict(request: dict[str, Any], number: int) -> Reply:
+        if request.get("n", 1) > 1:
+            broken.add(request["seed"])  # that of the first sample
+        return Reply(status=500, message="not the expected format") if request["seed"] in broken else _first(request, number)
+
+    with chat_server(strict) as server:
+        made = OpenAICompatible("toy", server.url, tries=2)
+        assert _codes(list(made.propose(STATE, 3))) == ["policy-server", "ok", "ok"]
+        assert [r.get("n", 1) for r in server.seen[:2]] == [3, 3]
+        made.propose(state_of(MATMUL, seed=1), 2)
+        assert [r["n"] for r in server.seen if "n" in r] == [3, 3, 2, 2]  # the server takes n
+
+
 def test_a_refused_key_is_not_tried_again() -> None:
     answers, server = _ask(lambda request, number: Reply(status=401, message="who are you"), 2)
     assert _codes(answers) == ["policy-key"] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from steptp.policy import endpoint
 from steptp.policy.openai_compatible import OpenAICompatible
 from steptp.search.algorithms import algorithm
 from steptp.search.budget import Limits
+from steptp.search.checkpoint import Checkpoint
 from steptp.search.evaluator import Made, make
 from steptp.search.moves import Move, Rewrite
 from steptp.search.session import Found, Search, run_search
@@ -121,10 +123,34 @@ def test_faults_cost_samples_and_never_end_a_search() -> None:
 
     found, _ = _searched(faulty, Written(_time), "beam", program_of(""), Limits(samples=30), form="rewrite", reasons=True, tries=1, timeout=0.2)
     kinds = {a.kind for n in found.tree.nodes for a in n.attempts}
-    assert kinds & {"policy-server", "policy-rate", "policy-connection", "policy-timeout"}
-    assert "ok" in kinds
+    assert kinds >= {"ok", "policy-server", "policy-rate", "policy-connection", "policy-timeout", "answer-unreadable"}
     assert found.stopped == "samples"
     assert found.spent["samples"] == 30
+
+
+def test_the_end_of_a_search_ends_the_question_under_way(tmp_path: Path) -> None:
+    def dawdling(request: dict[str, Any], number: int) -> Reply:
+        reply = _rewriting(request, number)
+        return reply if number == 0 else Reply(reply.texts, delay=30.0)
+
+    def searched(answer: Callable[[dict[str, Any], int], Reply], seconds: float) -> tuple[Found, ChatServer]:
+        with chat_server(answer) as server:
+            made = OpenAICompatible("toy", server.url, form="rewrite", reasons=True, structured=False, cache=tmp_path / "cache.sqlite")
+            search = Search(program_of(""), made, Written(_time), limits=Limits(samples=4, seconds=seconds), store=store)
+            return run_search(algorithm("bfs", k=4), search), server
+
+    began = time.monotonic()
+    with Checkpoint(tmp_path / "journal", {}, resume=False) as store:
+        found, server = searched(dawdling, 1.5)
+    assert time.monotonic() - began < 6.0
+    assert found.stopped == "seconds"
+    assert (found.spent["samples"], found.spent["tokens"]) == (0, 15)  # one answer of the four had come
+    assert len(server.seen) == 4
+    with Checkpoint(tmp_path / "journal", {}, resume=True) as store:
+        again, server = searched(_rewriting, 60.0)
+    assert (again.stopped, again.spent["samples"], again.spent["tokens"]) == ("samples", 4, 60)
+    assert len(server.seen) == 3  # that one is not asked again
+    assert {a.kind for a in again.tree.start.attempts} <= {"ok", "known"}
 
 
 @pytest.mark.parametrize("tokens", [1500, 5000, 12_345])

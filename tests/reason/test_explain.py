@@ -101,7 +101,7 @@ def test_corrupted_texts_are_rejected() -> None:
     accepted = []
     while sum(tried.values()) < 250:
         one, other = rng.choice(made), rng.choice(made)
-        changed = corrupt_text(one.text, rng, other.text)
+        changed = corrupt_text(one.text, rng, other.text, rng.choice([m.text for m in made if m.site.strategy == one.site.strategy]))
         if changed is None:
             continue
         tried[changed[0]] += 1

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from search_toy import LETTERS, Toy, asked, program_of, searched, words
+from search_toy import LETTERS, Slow, Toy, asked, program_of, searched, words
 
 from steptp.errors import UsageError
 from steptp.policy.scripted import Scripted
 from steptp.search.algorithms import algorithm, names
 from steptp.search.budget import Limits
-from steptp.search.checkpoint import Checkpoint
+from steptp.search.checkpoint import Checkpoint, Store
 from steptp.search.moves import Failed
 from steptp.search.policy import State
-from steptp.search.session import Progress, Search, run_search
+from steptp.search.session import Found, Progress, Search, run_search
 
 EVERY = {"*": list(LETTERS)}
 
@@ -87,6 +87,36 @@ def test_a_resumed_search_may_get_more_samples(tmp_path: Path) -> None:
             found, _ = searched(algorithm("chain"), EVERY, Toy(_time), samples=samples, store=store)
     whole, _ = searched(algorithm("chain"), EVERY, Toy(_time), samples=24)
     assert found.tree.to_json() == whole.tree.to_json()
+
+
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [
+        ({"samples": 8}, {"samples": 24}),  # whole questions: one that a limit has shortened stays short
+        ({"samples": None, "measurements": 5}, {"samples": None, "measurements": 15}),
+        ({"samples": None, "tokens": 85}, {"samples": None, "tokens": 245}),
+        ({"samples": None, "seconds": 6.0}, {"samples": None, "seconds": 20.0}),  # a verdict takes 1
+    ],
+)
+def test_every_budget_ends_a_search_and_may_be_raised(tmp_path: Path, small: dict[str, float | None], large: dict[str, float | None]) -> None:
+    what = next(name for name, value in small.items() if value is not None)
+
+    def run(limits: dict[str, float | None], store: Store) -> tuple[Found, list[str], int]:
+        slow, policy = Slow(1.0), Scripted(EVERY, tokens=10)
+        search = Search(program_of(""), policy, slow, limits=Limits(**limits), store=store, clock=lambda: slow.now)  # type: ignore[arg-type]
+        return run_search(algorithm("bfs", k=4), search), slow.judged, len(policy.seen)
+
+    for limits, resume in ((small, False), (small, True), (large, True)):
+        with Checkpoint(tmp_path / "journal", {}, resume=resume) as store:
+            found, judged, asked_now = run(limits, store)
+        assert found.stopped == what
+        assert found.spent[what] <= (limits[what] or 0)
+        if limits is small and resume:
+            assert (judged, asked_now) == ([], 0)  # nothing is left of it
+    whole, all_judged, _ = run(large, Store())
+    assert found.tree.to_json() == whole.tree.to_json()
+    assert len(judged) < len(all_judged)
+    assert {k: v for k, v in found.spent.items() if k != "seconds"} == {k: v for k, v in whole.spent.items() if k != "seconds"}
 
 
 def test_a_folder_holds_one_search(tmp_path: Path) -> None:

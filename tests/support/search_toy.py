@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from steptp.ir import Program, parse, print_program, program_hash
@@ -79,7 +79,7 @@ class Slow(Toy):
             super().judge(parent, [made], None, lambda _, judged, n=n: done(n, judged))  # type: ignore[misc]
 
 
-def words(nodes: Sequence[Node]) -> list[str]:
+def words(nodes: Iterable[Node]) -> list[str]:
     return [word_of(n.text) for n in nodes]
 
 

@@ -154,7 +154,7 @@ def test_the_map_of_another_program_is_not_used_for_this_one(tiers: Tiers) -> No
 def test_tier_4_is_anchored_at_the_root(tiers: Tiers) -> None:
     root, parent, child = parse(ADD), parse(SWAPPED), parse(ADD.replace("for i:N", "par i:N for"))
     verify_step(parent, child, root=root, seed=5)
-    assert tiers.arguments[4] == (root, parent, child, {"seed": 5, "equal_over_reals": True})
+    assert tiers.arguments[4] == (root, parent, child, {"seed": 5, "regimes": None, "equal_over_reals": True})
 
 
 def test_a_free_rewrite_is_first_matched(tiers: Tiers) -> None:

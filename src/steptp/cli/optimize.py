@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
 
         chosen = algorithm_of(search)
         if policy == "openai":
-            proposer = _language_model(out, seconds, model=model, base_url=base_url, form=form, reasons=reasons, temperature=temperature)
+            proposer = _language_model(out, model=model, base_url=base_url, form=form, reasons=reasons, temperature=temperature)
         else:
             proposer = policy_of(policy)
         program = read_program(workload, preset)
@@ -70,11 +70,11 @@ def register(app: typer.Typer) -> None:
         _print(console().print, found.result, found.answer, out)
 
 
-def _language_model(out: Path, seconds: float | None, **settings: Any) -> Policy:
+def _language_model(out: Path, **settings: Any) -> Policy:
     """The policy over HTTP, with its answers in the search's folder; says at once when nothing answers."""
     from steptp.policy.openai_compatible import OpenAICompatible
 
-    made = OpenAICompatible(**settings, cache=out / "journal" / "answers.sqlite", deadline=min(seconds or 300.0, 300.0))
+    made = OpenAICompatible(**settings, cache=out / "journal" / "answers.sqlite")
     made.endpoint.check()
     return made
 

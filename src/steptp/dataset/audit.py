@@ -185,9 +185,12 @@ def _corruption(data: Dataset, programs: dict[str, Program], host: HostInfo, cou
     tried: Counter[str] = Counter()
     missed: Counter[str] = Counter()
     examples: list[str] = []
+    alike: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        alike[row["strategy"]].append(row["reason"])
     while sum(tried.values()) < count:
         step, other = rng.choice(rows), rng.choice(rows)
-        changed = corrupt_text(step["reason"], rng, other["reason"])
+        changed = corrupt_text(step["reason"], rng, other["reason"], rng.choice(alike[step["strategy"]]))
         if changed is None:
             continue
         kind, text = changed
@@ -197,5 +200,6 @@ def _corruption(data: Dataset, programs: dict[str, Program], host: HostInfo, cou
             examples.append(f"{step['id']} {kind}")
     total = sum(tried.values())
     share = 1 - sum(missed.values()) / total
-    report.corruption = {"tried": dict(tried), "accepted": dict(missed), "rejected_share": share, "examples": examples[:20]}
+    by_kind = {kind: round(1 - missed[kind] / n, 4) for kind, n in sorted(tried.items())}
+    report.corruption = {"tried": dict(tried), "accepted": dict(missed), "rejected_share": share, "rejected_by_kind": by_kind, "examples": examples[:20]}
     return AuditCheck("corrupted reasons rejected", share >= MIN_REJECTED, f"{share:.2%} of {total} rejected; accepted by kind: {dict(missed) or 'none'}")

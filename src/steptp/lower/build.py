@@ -118,6 +118,20 @@ class Built:
         rows, packed = table([(code.address, [pointers[b.name] for b in params]) for code, params in self.code])
         return Arguments(rows, (packed, tuple(named.values()), self.code))
 
+    def partly_prepared(self, known: Mapping[str, Array]) -> tuple[Arguments, dict[str, list[Array]]]:
+        """Arguments for many calls that have the arrays of some buffers in common, and, for every other buffer, where its address is to be written before
+        each :meth:`call`. Nothing is checked, and what is written there is the caller's to keep."""
+        from steptp.lower.link import table
+
+        pointers = {name: int(array.ctypes.data) for name, array in known.items()}
+        rows, packed = table([(code.address, [pointers.get(b.name, 0) for b in params]) for code, params in self.code])
+        places: dict[str, list[Array]] = {b.name: [] for b in self.interface if b.name not in known}
+        for (_, params), row in zip(self.code, packed, strict=True):
+            for position, buffer in enumerate(params):
+                if buffer.name not in known:
+                    places[buffer.name].append(row[position, 1:])
+        return Arguments(rows, (packed, tuple(known.values()), self.code)), places
+
     def call(self, arguments: Arguments) -> None:
         """One run on prepared arguments; nothing is checked. Raises :class:`BuildError` ``call-failed`` when TVM's runtime reports an error."""
         status = self.entry(arguments.pointer, arguments.rows)

@@ -40,7 +40,7 @@ class TimingOptions:
 
     ``sample_ns``: a sample repeats the call until about this long. ``rounds``, ``max_rounds``: fewest and most rounds, of at most ``pairs``
     pairs each (fewer when the fewest rounds would take more than a quarter of the budget).
-    ``budget_s``: seconds after which no further round starts (once the fewest are done; five rounds when even those would
+    ``budget_s``: seconds after which no further round starts (once the fewest are done; ``few`` rounds when even those would
     take four times the budget). ``confidence`` of the interval. ``margin``: relative difference that two builds of one program can show
     (:func:`steptp.measure.margin.host_margin`). ``precision``: stop when the interval's half width is below this. ``cache``:
     ``warm`` as the previous call left it, ``cold`` after writing ``flush_bytes``.
@@ -50,6 +50,7 @@ class TimingOptions:
     rounds: int = 8
     max_rounds: int = 40
     pairs: int = 4
+    few: int = 5
     budget_s: float = 0.25
     confidence: float = 0.99
     margin: float = 0.05
@@ -203,7 +204,7 @@ def time_pair(parent: Subject, child: Subject, options: TimingOptions, clock: Cl
 def _settled(logs: list[float], options: TimingOptions, spent: float) -> str:
     """Why to stop now, or an empty string."""
     if len(logs) < options.rounds:
-        over = len(logs) >= 5 and spent * options.rounds / len(logs) > 4 * options.budget_s and spent > options.budget_s
+        over = len(logs) >= options.few and spent * options.rounds / len(logs) > 4 * options.budget_s and spent > options.budget_s
         return "budget" if over else ""
     mean, low, high = trimmed_interval(logs, options.confidence)
     half, edge = 0.5 * (high - low), math.log1p(options.margin)

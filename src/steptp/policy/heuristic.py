@@ -1,7 +1,8 @@
-"""The default policy: rank the engine's sites by a roofline model of what they lead to, on this host.
+"""The default policy: walk to where no goal of tuning asks for more, in the model, and propose the first steps of the best ways.
 
-What a step prepares counts as well as what it does: a split by the vector width of the unit-stride loop makes nothing faster, and the next step does. Such
-steps get a fixed credit. Ties go to program order, so equal states get equal answers.
+A way (:mod:`steptp.policy.tuning`) is a few dozen steps, most of which make nothing faster by themselves; so a state is valued by the end of its ways, which a roofline
+model of this host ranks (:mod:`steptp.policy.roofline`). Ways differ in their register tiles. Where the ways are used up, single steps that the model finds faster follow.
+Equal states get equal answers.
 """
 
 from __future__ import annotations
@@ -9,109 +10,109 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from steptp.analysis.features import Features, LoopFeatures, features
+from steptp.analysis.features import features
 from steptp.analysis.host import HostInfo
 from steptp.errors import LeirError
+from steptp.ir import program_hash
 from steptp.ir.nodes import Program
 from steptp.policy.roofline import predicted_cycles
+from steptp.policy.tuning import CHOICES, way
 from steptp.rewrite import engine
-from steptp.rewrite.base import NotApplicable, Site
+from steptp.rewrite.base import Applied, Site
 from steptp.search.moves import Action, Answer, Proposal
 from steptp.search.policy import State
 
 __all__ = ["POLICY", "Heuristic"]
 
-_FUSING = ("compute_inline", "epilogue_fusion", "loop_fusion", "operator_fusion", "online_softmax", "common_subexpression_elimination")
-_LOCAL = ("cache_read_write", "cache_write", "compute_at", "loop_invariant_code_motion", "reverse_compute_at")
-_LOOPS = ("loop_parallelization", "loop_reorder", "loop_split", "loop_tiling", "loop_unrolling", "loop_vectorization")
-_CREDIT = {"loop_vectorization": 0.7, "loop_parallelization": 0.9, "loop_split": 0.95, "loop_unrolling": 0.9, "cache_read_write": 0.85, "cache_write": 0.85}
-_LIMIT = 160  # sites listed
-_LOOK = 72  # sites carried out for a look
+_LOOSE = 1.5  # ways that end at most this much slower than the best one are worth a sample
+_DOUBT = 0.1  # a later choice has to be better by this much: the tiles themselves are ranked more closely than whole programs
+_GAIN = 0.9  # modelled time that a single step has to reach
+_LIMIT = 120  # sites listed
+_LOOK = (
+    "compute_at",
+    "compute_inline",
+    "loop_fusion",
+    "loop_parallelization",
+    "loop_reorder",
+    "loop_unrolling",
+    "loop_vectorization",
+    "operator_fusion",
+)
 
 
 class Heuristic:
-    """Looks one step ahead with :func:`predicted_cycles`; at most two of a strategy among the first ``k``."""
+    """At most as many answers as there are good ways: where the next step is plain, one. ``choices``: register tiles that are tried."""
 
     name = "heuristic"
 
+    def __init__(self, choices: int = CHOICES) -> None:
+        self.choices = choices
+
     @property
     def settings(self) -> dict[str, Any]:
-        return {}
+        return {"choices": self.choices}
 
     def propose(self, state: State, k: int) -> Sequence[Answer]:
-        ranked = _ranked(state.program, state.host, state.threads, state.tried)
-        now = predicted_cycles(state.program, state.host, state.threads)
-        return [Proposal(Action(site.id), reason=_reason(cycles, now)) for cycles, site in _varied(ranked, k)]
+        try:
+            found = list(_ways(state, self.choices))
+            if not found:
+                found = list(_looked(state))
+        except LeirError:  # no features: a program whose resets are not defined
+            return []
+        return [Proposal(Action(site.id), reason=why) for site, why in found[:k]]
 
     def tokens_at_most(self, state: State, k: int) -> int:
         return 0
 
 
-def _reason(cycles: float, now: float) -> str:
-    return f"the roofline model expects {now / max(cycles, 1.0):.2f} times the speed" if cycles < now else "it prepares later steps"
+def _ways(state: State, choices: int) -> Iterator[tuple[Site, str]]:
+    """First steps of the ways from here, that with the best end first."""
+    ends: dict[str, tuple[float, int, Site, str]] = {}
+    for choice in range(choices):
+        if choice and _late(state):
+            break
+        found = way(state.program, state.host, state.threads, choice)
+        if found.steps:
+            cycles = predicted_cycles(found.end, state.host, state.threads)
+            cycles *= 1.0 + _DOUBT * choice
+            ends.setdefault(program_hash(found.end), (cycles, choice, found.steps[0].site, found.steps[0].why))
+    rows = sorted(ends.values(), key=lambda row: row[:2])
+    firsts: dict[str, tuple[Site, str]] = {}
+    for cycles, _, site, why in rows:
+        if cycles <= _LOOSE * rows[0][0] and site.id not in state.tried:
+            firsts.setdefault(site.id, (site, why))
+    yield from firsts.values()
 
 
-def _ranked(program: Program, host: HostInfo, threads: int, tried: frozenset[str]) -> list[tuple[float, Site]]:
-    """(modelled cycles, site), most promising first."""
-    now = features(program)
-    scored: list[tuple[float, int, float, Site]] = []
-    candidates = [s for s in _candidates(program, now, host) if s.id not in tried]
-    for n, site in enumerate(candidates[:_LOOK]):
-        outcome = engine.apply(program, site)
-        if isinstance(outcome, NotApplicable):
+def _looked(state: State) -> Iterator[tuple[Site, str]]:
+    """Single steps in the nest that does most of the work, as far as the model finds them faster."""
+    now = predicted_cycles(state.program, state.host, state.threads)
+    top = features(state.program).dominating[:1]
+    rows: list[tuple[float, int, Site]] = []
+    for n, site in enumerate(engine.sites(state.program, _LOOK, limit=_LIMIT)):
+        if _late(state):
+            break
+        if site.id in state.tried or site.path[:1] not in (top, ()):
             continue
-        try:
-            cycles = predicted_cycles(outcome.program, host, threads)
-        except LeirError:
-            continue
-        scored.append((cycles * _credit(site, now), n, cycles, site))
-    return [(cycles, site) for _, _, cycles, site in sorted(scored, key=lambda row: row[:2])]
+        cycles = _after(state.program, site, state.host, state.threads)
+        if cycles is not None and cycles <= _GAIN * now:
+            rows.append((cycles, n, site))
+    for cycles, _, site in sorted(rows, key=lambda row: row[:2]):
+        yield site, f"the roofline model expects {now / max(cycles, 1.0):.2f} times the speed"
 
 
-def _candidates(program: Program, now: Features, host: HostInfo) -> Iterator[Site]:
-    """Sites worth a look: fusions anywhere, then the loops of the nest that does most of the work, then local copies there."""
-    yield from engine.sites(program, _FUSING, limit=_LIMIT // 4)
-    loops = {ln.path: ln for ln in now.loops}
-    for name in ("loop_vectorization", "loop_parallelization", "loop_reorder", "loop_unrolling", "loop_tiling", "loop_split"):
-        taken = 0
-        for site in engine.sites(program, [name], limit=_LIMIT):
-            if site.path[:1] == now.dominating[:1] and taken < 16 and _sensible(site, loops.get(site.path), now, host):
-                taken += 1
-                yield site
-    yield from (s for s in engine.sites(program, _LOCAL, limit=_LIMIT // 4) if s.path[:1] in (now.dominating[:1], ()))
+def _after(program: Program, site: Site, host: HostInfo, threads: int) -> float | None:
+    outcome = engine.apply(program, site)
+    if not isinstance(outcome, Applied):
+        return None
+    try:
+        return predicted_cycles(outcome.program, host, threads)
+    except LeirError:
+        return None
 
 
-def _sensible(site: Site, loop: LoopFeatures | None, now: Features, host: HostInfo) -> bool:
-    params = dict(site.params)
-    if loop is None:
-        return True
-    if site.strategy == "loop_split":
-        lanes = host.lanes(4)
-        return params.get("tail") == "exact" and params.get("factor") in (lanes, 2 * lanes, 4, 4 * lanes, 64)
-    if site.strategy == "loop_tiling":
-        return params.get("tail") == "exact"
-    if site.strategy == "loop_parallelization":
-        return not any(site.path[: len(ln.path)] == ln.path and ln.carried == "none" for ln in now.loops if len(ln.path) < len(site.path))
-    if site.strategy == "loop_unrolling":
-        return loop.extent <= 16
-    return True
-
-
-def _credit(site: Site, now: Features) -> float:
-    """Below 1 for steps that pay off more than the model can see: vectors, threads, what prepares them, and accumulators out of memory."""
-    if site.strategy == "loop_split":
-        loop = next((ln for ln in now.loops if ln.path == site.path), None)
-        return _CREDIT["loop_split"] if loop is not None and loop.carried == "none" and loop.kind == "serial" else 1.0
-    return _CREDIT.get(site.strategy, 1.0)
-
-
-def _varied(ranked: list[tuple[float, Site]], k: int) -> list[tuple[float, Site]]:
-    """The first ``k``, at most two of a strategy while others are left."""
-    first: list[tuple[float, Site]] = []
-    later: list[tuple[float, Site]] = []
-    for row in ranked:
-        (first if sum(s.strategy == row[1].strategy for _, s in first) < 2 else later).append(row)
-    return [*first, *later][:k]
+def _late(state: State) -> bool:
+    return state.seconds_left == 0.0
 
 
 POLICY = Heuristic

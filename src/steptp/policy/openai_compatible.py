@@ -17,7 +17,7 @@ from steptp.ir.seeds import derive_seed, digest
 from steptp.policy.answer_cache import AnswerCache
 from steptp.policy.answers import answer_schema, read_answer
 from steptp.policy.endpoint import Endpoint, Lost, Request, Written
-from steptp.policy.prompting import FORMATS, Format, Question, prompt_versions, question
+from steptp.policy.prompting import FORMS, Form, Question, prompt_versions, question
 from steptp.search.moves import Answer, Failed
 from steptp.search.policy import State
 
@@ -43,14 +43,14 @@ class OpenAICompatible:
     name = "openai"
 
     def __init__(
-        self, model: str = "", base_url: str | None = None, *, form: Format = "action", reasons: bool = False, temperature: float = 0.8,
+        self, model: str = "", base_url: str | None = None, *, form: Form = "action", reasons: bool = False, temperature: float = 0.8,
         max_tokens: int = 1024, structured: bool = True, key: str = KEY_VARIABLE, cache: Path | None = None, timeout: float = 120.0,
         deadline: float = 300.0, tries: int = 5, parallel: int = 4,
     ) -> None:  # fmt: skip
         if not model:
             raise UsageError("usage-policy", "the policy openai needs a model's name", hint="give --model NAME (and --base-url URL for a server of your own)")
-        if form not in FORMATS:
-            raise UsageError("usage-policy", f"there is no answer format {form!r}", hint=f"formats: {', '.join(FORMATS)}")
+        if form not in FORMS:
+            raise UsageError("usage-policy", f"there is no answer format {form!r}", hint=f"formats: {', '.join(FORMS)}")
         if max_tokens < 1 or tries < 1 or parallel < 1 or temperature < 0:
             raise UsageError("usage-policy", "max_tokens, tries and parallel are at least 1, the temperature is at least 0")
         secret = os.environ.get(key, "")
@@ -86,7 +86,7 @@ class OpenAICompatible:
         if missing:
             seeds = tuple(derive_seed("sample", state.seed, n) for n in missing)
             request = Request(self.model, asked.messages, self.temperature, self.max_tokens, seeds, schema)
-            found |= dict(zip(missing, self.endpoint.ask(request, keep), strict=True))
+            found |= dict(zip(missing, self.endpoint.ask(request, keep, state.seconds_left), strict=True))
         return _charged([_read(asked, found[n], bound) for n in range(k)], bound)
 
     def tokens_at_most(self, state: State, k: int) -> int:

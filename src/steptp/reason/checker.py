@@ -91,7 +91,7 @@ def _sections(text: str, problems: list[str]) -> dict[str, list[str]]:
     order = [ORDERED_SECTIONS.index(name) for name in sections]
     if order != sorted(order):
         problems.append("sections out of order")
-    problems += [f"section {name} is missing or empty" for name in sorted(_REQUIRED) if not sections.get(name)]
+    problems += [f"section {name} is missing or empty" for name in sorted(_REQUIRED | sections.keys()) if not sections.get(name)]
     return sections
 
 

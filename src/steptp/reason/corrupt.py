@@ -1,4 +1,4 @@
-"""Corrupting an explanation on purpose: numbers off by one, names swapped, sentences exchanged with another step's."""
+"""Corrupting an explanation on purpose: numbers off by one, names swapped, sentences left out or exchanged with another step's."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ from steptp.reason.patterns import read_sentence
 
 __all__ = ["corrupt_text", "KINDS"]
 
-KINDS = ("number", "names", "sentence", "section")
+KINDS = ("number", "names", "sentence", "swap", "drop", "section")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.]|\.\d)")
 _WORD = re.compile(r"(?<![\w@.])[A-Za-z_]\w*(?=\[)|(?<=loop )[A-Za-z_]\w*")
 
 
-def corrupt_text(text: str, rng: random.Random, other: str) -> tuple[str, str] | None:
+def corrupt_text(text: str, rng: random.Random, other: str, alike: str = "") -> tuple[str, str] | None:
     """(kind, corrupted text), or ``None`` when this draw changes nothing.
 
     ``number``: one number in one sentence moves by one. ``names``: two different names in one sentence change places. ``sentence``: a sentence
-    is replaced by one of ``other``'s, same section. ``section``: a whole section is.
+    is replaced by one of ``other``'s, same section. ``swap``: a reason is replaced by one of ``alike``, the text of another step of the strategy.
+    ``drop``: a sentence is left out. ``section``: a whole section is replaced.
     """
     kind = rng.choice(KINDS)
     lines = text.splitlines()
-    changed = (
-        {"number": _number, "names": _names}[kind](lines, rng) if kind in ("number", "names") else _exchange(lines, other.splitlines(), rng, kind == "section")
-    )
+    if kind in ("number", "names", "drop"):
+        changed = {"number": _number, "names": _names, "drop": _drop}[kind](lines, rng)
+    elif kind == "swap":
+        changed = _exchange(lines, _legal(alike.splitlines()), rng, False) if alike else None
+    else:
+        changed = _exchange(lines, other.splitlines(), rng, kind == "section")
     if changed is None or _said(changed) == _said(lines):  # other words for the same claims are no corruption
         return None
     return kind, "\n".join(changed) + "\n"
@@ -62,6 +66,20 @@ def _names(lines: list[str], rng: random.Random) -> list[str] | None:
     line = lines[n]
     swapped = line[: a.start()] + b.group() + line[a.end() : b.start()] + a.group() + line[b.end() :]
     return [*lines[:n], swapped, *lines[n + 1 :]]
+
+
+def _drop(lines: list[str], rng: random.Random) -> list[str] | None:
+    sentences = [n for n, line in enumerate(lines) if line.startswith("- ")]
+    if not sentences:
+        return None
+    n = rng.choice(sentences)
+    return [*lines[:n], *lines[n + 1 :]]
+
+
+def _legal(lines: list[str]) -> list[str]:
+    """The section of reasons alone."""
+    found = _sections(lines).get("Legal:")
+    return lines[found[0] - 1 : found[1]] if found else []
 
 
 def _sections(lines: list[str]) -> dict[str, tuple[int, int]]:

@@ -1,7 +1,7 @@
 """Carry proposals out and judge them, all in isolated workers: the ladder's tiers, then paired timing against the parent.
 
 A candidate that crashes, hangs or eats memory costs one worker, and that is its verdict. Checks and timing are those of a dataset's steps
-(:func:`steptp.verify.isolation.check_and_measure`, :func:`steptp.measure.subjects.time_programs`).
+(:func:`steptp.verify.isolation.check_and_measure`, :func:`steptp.measure.subjects.time_programs`), lighter where programs are slow.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -36,6 +36,7 @@ PRELOAD = (
 )  # fmt: skip
 DEFAULT_LIMITS = Limits(timeout=120.0, memory=4 << 30, tasks=4096, grow=3 << 29)  # a worker's caches are worth keeping
 _MAKE_S = 30.0
+_FEW = 2
 
 
 class OutOfTime(Exception):
@@ -112,13 +113,17 @@ class Judge:
         timer: Timer[PairedTiming] | None = None,
     ) -> None:  # fmt: skip
         self.start, self.threads, self.jobs, self.limits, self.seed = start, threads, jobs, limits, seed
-        self._budget_s = budget_s
-        self.timer: Timer[PairedTiming] = timer or partial(time_programs, options=TimingOptions(budget_s=budget_s))
+        self._options = TimingOptions(budget_s=budget_s)
+        self._timer = timer
         self._pool: Pool | None = None
 
     def margin(self, value: float) -> None:
         """Label timings by this host's measured margin from now on."""
-        self.timer = partial(time_programs, options=TimingOptions(margin=value, budget_s=self._budget_s))
+        self._options = replace(self._options, margin=value)
+
+    def timer(self, *, light: bool = False) -> Timer[PairedTiming]:
+        """The paired timing; ``light``: with fewer rounds where those of slow programs take far beyond the budget."""
+        return self._timer or partial(time_programs, options=replace(self._options, few=_FEW) if light else self._options)
 
     @property
     def pool(self) -> Pool:
@@ -153,10 +158,10 @@ class Judge:
                 done(n, judged_json(result))
 
     def task(self, parent: str, made: Made) -> StepTask[PairedTiming]:
-        """The task that checks one step on every tier and times it."""
+        """The task that checks one step on every tier and times it, slow programs lightly: the closing check makes up for it."""
         return StepTask(
             parent=parent, child=made.text, root=self.start, exactness=made.exactness, seed=derive_seed("step", self.seed, parent, made.hash),
-            input_seed=derive_seed("inputs", self.seed), tiers=ALL_TIERS, instances=made.instances, timer=self.timer,
+            input_seed=derive_seed("inputs", self.seed), tiers=ALL_TIERS, instances=made.instances, timer=self.timer(light=True), light=True,
         )  # fmt: skip
 
     def _first(self, flying: dict[Future[TaskResult[Any]], int], deadline: float | None) -> list[Future[TaskResult[Any]]]:

@@ -48,7 +48,7 @@ def close(found: Found, judge: Judge) -> Answer:
     for node in sorted((n for n in found.tree.nodes if (n.speedup or 0.0) > 1.0), key=lambda n: n.rank)[:3]:
         task: StepTask[Any] = StepTask(
             parent=found.tree.start.text, child=node.text, root=found.tree.start.text, exactness=Exactness.ALGEBRAIC.value, seed=judge.seed + 1,
-            input_seed=judge.seed + 1, tiers=(0, 1, 3, 4), timer=judge.timer,
+            input_seed=judge.seed + 1, tiers=(0, 1, 3, 4), timer=judge.timer(),
         )  # fmt: skip
         result = settle(task, judge.pool.submit(check_and_measure, task).result())
         if result is None:

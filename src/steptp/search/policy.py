@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from steptp.analysis.host import HostInfo
@@ -36,7 +37,8 @@ class State:
     """What a policy sees. Equal states get equal answers: whatever is random in a policy comes from ``seed``.
 
     ``text`` is the canonical text of ``program``; ``root`` the start's. ``parent`` is the text of the program before (``None`` at the start, or
-    where an algorithm withholds it). ``tried``: keys (:func:`steptp.search.moves.move_key`) of moves proposed for this state before.
+    where an algorithm withholds it). ``tried``: keys (:func:`steptp.search.moves.move_key`) of moves proposed for this state before. ``deadline``: when
+    the search's seconds are over, by ``time.monotonic``; no part of the state's identity.
     """
 
     program: Program
@@ -50,6 +52,12 @@ class State:
     host: HostInfo
     threads: int
     seed: int
+    deadline: float | None = field(default=None, compare=False)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the deadline, not below 0; ``None`` without one."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
 
 class Policy(Protocol):
@@ -61,7 +69,7 @@ class Policy(Protocol):
     def settings(self) -> dict[str, Any]: ...
 
     def propose(self, state: State, k: int) -> Sequence[Answer]:
-        """At most ``k`` answers, best first; none when it has nothing (more) to propose."""
+        """At most ``k`` answers, best first; none when it has nothing (more) to propose. Ends at the state's deadline with what it has: the search drops it."""
         ...
 
     def tokens_at_most(self, state: State, k: int) -> int:

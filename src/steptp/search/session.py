@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 from steptp.analysis.host import HostInfo
 from steptp.errors import StepTPError, UsageError
@@ -22,15 +23,19 @@ from steptp.search.tree import Attempt, Node, Tree
 __all__ = ["Algorithm", "Found", "Progress", "Search", "run_search"]
 
 
-class Algorithm(Protocol):
-    """A way through the tree. ``settings`` identify it. ``run`` returns when it has nothing more to do; spent budgets end it from inside."""
+@dataclass(frozen=True, slots=True)
+class Algorithm(ABC):
+    """A way through the tree. Its fields are its settings, which identify it together with ``name``."""
 
-    name: str
+    name: ClassVar[str]
 
     @property
-    def settings(self) -> dict[str, Any]: ...
+    def settings(self) -> dict[str, Any]:
+        return asdict(self)
 
-    def run(self, search: Search) -> None: ...
+    @abstractmethod
+    def run(self, search: Search) -> None:
+        """Return when there is nothing more to do; spent budgets end it from inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +92,29 @@ class Search:
         if held is not None:
             answers = held
         else:
-            state = self.tree.state(node, with_parent=with_parent, host=self.host, threads=self.threads, seed=self.seed)
-            count = self.budget.grant(k, lambda n: self.policy.tokens_at_most(state, n))
-            try:
-                answers = list(self.policy.propose(state, count))[:count]
-            except StepTPError as err:
-                answers = [Failed(err.code, err.message)]
+            answers = self._asked(node, k, with_parent)
         node.asked += 1
         node.exhausted = not answers
         self.budget.spend(samples=len(answers), tokens=sum(a.tokens for a in answers))
         if held is None:
             self.store.put(key, {"node": node.hash, "answers": [answer_json(a) for a in answers], "elapsed": self.budget.elapsed})
         return self._settle(node, answers)
+
+    def _asked(self, node: Node, k: int, with_parent: bool) -> list[Answer]:
+        """Answers of the policy. Those of a question that the end of the search has cut short cost their tokens and are dropped: they may not be all, and a
+        resumed search asks again."""
+        left = self.budget.seconds_left
+        deadline = None if left is None else time.monotonic() + left
+        state = self.tree.state(node, with_parent=with_parent, host=self.host, threads=self.threads, seed=self.seed, deadline=deadline)
+        count = self.budget.grant(k, lambda n: self.policy.tokens_at_most(state, n))
+        try:
+            answers = list(self.policy.propose(state, count))[:count]
+        except StepTPError as err:
+            answers = [Failed(err.code, err.message)]
+        if self.budget.seconds_left == 0.0:
+            self.budget.spend(tokens=sum(a.tokens for a in answers))
+            raise Spent("seconds")
+        return answers
 
     def attempt(self, node: Node, moves: Sequence[Move], reason: str = "") -> list[Attempt]:
         """Judge moves that the algorithm itself proposes; each counts as a sample. Raises :class:`Spent`."""

@@ -99,7 +99,7 @@ class Tree:
         parent.children.append(node)
         return node
 
-    def state(self, node: Node, *, with_parent: bool, host: HostInfo, threads: int, seed: int) -> State:
+    def state(self, node: Node, *, with_parent: bool, host: HostInfo, threads: int, seed: int, deadline: float | None = None) -> State:
         """What a policy sees at ``node``."""
         way = [n for n in node.path() if n.move is not None][::-1]
         return State(
@@ -114,6 +114,7 @@ class Tree:
             host=host,
             threads=threads,
             seed=derive_seed("ask", seed, node.hash, node.asked),
+            deadline=deadline,
         )
 
     def to_json(self) -> list[dict[str, Any]]:

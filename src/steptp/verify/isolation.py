@@ -50,7 +50,7 @@ Timer = Callable[[Program, Program, Mapping[str, np.ndarray], int], T]
 @dataclass(frozen=True)
 class StepTask(Generic[T]):
     """A step to check, as LEIR texts. ``tiers`` to run (all of them for a step that nothing has looked at yet); ``timer`` times a verified step;
-    ``input_seed`` and ``proven`` as :func:`steptp.verify.ladder.verify_step` has them."""
+    ``input_seed``, ``proven`` and ``light`` as :func:`steptp.verify.ladder.verify_step` has them."""
 
     parent: str
     child: str
@@ -63,6 +63,7 @@ class StepTask(Generic[T]):
     instances: InstanceMap | None = None
     timer: Timer[T] | None = None
     regime: str = "normal"
+    light: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def check_and_measure(task: StepTask[T]) -> StepResult[T]:
         child = task.child  # the ladder says what is wrong with it
     verdict = verify_step(
         parent, child, root=root, exactness=Exactness(task.exactness), instances=task.instances,
-        tiers=task.tiers, seed=task.seed, input_seed=task.input_seed, proven=task.proven,
+        tiers=task.tiers, seed=task.seed, input_seed=task.input_seed, proven=task.proven, light=task.light,
     )  # fmt: skip
     checked = process_time()
     seconds = {"check": checked - start, **{f"tier{r.tier}": r.seconds for r in verdict.reports}}

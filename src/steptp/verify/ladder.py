@@ -8,7 +8,7 @@ as ``unknown`` unless tier 3 shows a difference; an undecided tier elsewhere end
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from time import process_time
 from typing import TypeAlias
@@ -85,6 +85,7 @@ def verify_step(
     input_seed: int | None = None,
     proven: bool = False,
     build_tiers: bool = True,
+    light: bool = False,
 ) -> Verdict:
     """The verdict on the step ``parent`` → ``child`` (a program or its text).
 
@@ -94,7 +95,7 @@ def verify_step(
     ``tiers`` restricts what runs: a step that no tier of 2 and 3 has accepted is ``unknown`` unless neither was asked for and the
     caller vouches for them by leaving out 0 to 3 altogether (as when only compiled code is still to be checked; ``proven`` then says that tier 2
     has accepted the step). ``build_tiers=False`` leaves out 4 and 5. ``input_seed`` draws the inputs of compiled code (default: ``seed``); steps that share it
-    and the root share what the root computes.
+    and the root share what the root computes. ``light``: compiled code of slow programs runs in all regimes at smaller sizes, and in one at its own.
     """
     ladder = _Ladder()
     parsed = parse_candidate(child) if isinstance(child, str) else child
@@ -140,21 +141,33 @@ def verify_step(
     if not build_tiers:
         return ladder.end(VerdictKind.OK, decided)
     from steptp.verify import tier4, tier5
+    from steptp.verify.bindings import apply_binding
+    from steptp.verify.smaller import smaller_sizes
 
     inputs = seed if input_seed is None else input_seed
     anchor = root or parent
-    if 4 in tiers:
-        vouched = not any(t in tiers for t in (0, 1, 2, 3))
-        equal = claim is Exactness.ALGEBRAIC and (accepted or vouched)
-        report = ladder.ask(4, lambda: tier4.tier4(anchor, parent, program, seed=inputs, equal_over_reals=equal))
-        if report.kind is not VerdictKind.OK:
-            return ladder.rejected(report)
-        decided = 4
-    if 5 in tiers and claim is Exactness.BITWISE:
-        report = ladder.ask(5, lambda: tier5.tier5(parent, program, seed=inputs, proven=proven))
-        if report.kind is not VerdictKind.OK:
-            return ladder.rejected(report)
-        decided = 5
+    vouched = not any(t in tiers for t in (0, 1, 2, 3))
+    equal = claim is Exactness.ALGEBRAIC and (accepted or vouched)
+    bits = 5 in tiers and claim is Exactness.BITWISE
+
+    def compiled(anchor: Program, parent: Program, program: Program, regimes: Sequence[str] | None = None) -> list[TierReport]:
+        """Reports of tiers 4 and 5, up to the first that rejects."""
+        out: list[TierReport] = []
+        if 4 in tiers:
+            out.append(run_tier(4, lambda: tier4.tier4(anchor, parent, program, seed=inputs, regimes=regimes, equal_over_reals=equal)))
+        if bits and (not out or out[-1].kind is VerdictKind.OK):
+            out.append(run_tier(5, lambda: tier5.tier5(parent, program, seed=inputs, proven=proven, regimes=regimes)))
+        return out
+
+    regimes: tuple[str, ...] | None = None
+    if light and (sizes := smaller_sizes(anchor, parent, program)):
+        small = compiled(apply_binding(anchor, sizes), apply_binding(parent, sizes), apply_binding(program, sizes))
+        if all(r.kind is VerdictKind.OK for r in small):  # else the real sizes decide
+            ladder.reports += [replace(r, message=f"{r.message}, at smaller sizes", evidence={**r.evidence, "sizes": sizes}) for r in small]
+            regimes = ("normal",)
+    ladder.reports += compiled(anchor, parent, program, regimes)
+    if ladder.reports and (end := ladder.reports[-1]).tier >= 4:
+        return ladder.end(end.kind, end.tier)
     return ladder.end(VerdictKind.OK, decided)
 
 

@@ -123,7 +123,7 @@ def tier4(
                 if runner is None:
                     fault["parent_fails_too"] = _parent_fails(root, parent, buffer, known, regime, drawn)
                 return report(found.kind, found.message, failed, fault)
-    return report(VerdictKind.OK, f"within the root's error bound in {len(chosen)} regimes at real sizes")
+    return report(VerdictKind.OK, f"within the root's error bound in {len(chosen)} regimes")
 
 
 def _narrower(root: Program, child: Program) -> bool:

@@ -33,20 +33,20 @@ TIER5_REGIMES = ("normal", "mixed", "special", "denormal")
 _SMALL = 2e6  # stores: below, compiling costs more than running unoptimised code
 
 
-def tier5(parent: Program, child: Program, *, seed: int = 0, proven: bool = False) -> TierReport:
-    """Compare all outputs at real sizes in the regimes of :data:`TIER5_REGIMES`; the first differing bit is ``not_equal``.
+def tier5(parent: Program, child: Program, *, seed: int = 0, proven: bool = False, regimes: Sequence[str] | None = None) -> TierReport:
+    """Compare all outputs in the regimes (default: those of :data:`TIER5_REGIMES` that the parent's size allows); the first differing bit is ``not_equal``.
 
     ``proven``: tier 2 has accepted the step as bitwise, so equal release builds suffice. Raises :class:`steptp.lower.BuildError` ``build-failed``.
     """
     from steptp.lower import BuildOptions
 
     load = work(parent)
-    regimes = TIER5_REGIMES if load < 5e8 else TIER5_REGIMES[:2]
+    chosen = tuple(regimes) if regimes is not None else TIER5_REGIMES if load < 5e8 else TIER5_REGIMES[:2]
     if proven:
-        report = _compare(parent, child, BuildOptions(), regimes, seed, "release")
+        report = _compare(parent, child, BuildOptions(), chosen, seed, "release")
         if report.kind is VerdictKind.OK:
             return report
-    return _compare(parent, child, BuildOptions(fma=False, opt_level=0 if load < _SMALL else 3), regimes, seed, "no-fma")
+    return _compare(parent, child, BuildOptions(fma=False, opt_level=0 if load < _SMALL else 3), chosen, seed, "no-fma")
 
 
 def _compare(parent: Program, child: Program, options: Any, regimes: tuple[str, ...], seed: int, name: str) -> TierReport:

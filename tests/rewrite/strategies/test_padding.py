@@ -20,6 +20,8 @@ REDUCTION = after(MATMUL, "loop_split@0.0.0:factor=3,tail=guard")
 OTHER_TERMS = after("in X f32[N=3,K=7]\nout Y[N]\nfor i k Y[i]+=exp(X[i,k])\n", "loop_split@0.0:factor=4,tail=guard")
 SCALED = after("in X f32[N=3,K=7] w[N]\nout Y[N]\nfor i k Y[i]+=X[i,k]*w[i]\n", "loop_split@0.0:factor=4,tail=guard")
 MAXIMUM = after("in X f32[N=3,K=7]\nout Y[N]\nfor i k Y[i] max=X[i,k]\n", "loop_split@0.0:factor=4,tail=guard")
+WINDOWS = after("in X f32[N=7]\nout Y[M=2]\nfor i:M k:3 Y[i]+=X[3*i+k]\n", "loop_split@0.0:factor=2,tail=guard")
+PART = after("in X f32[N=7]\nout Y[]\nfor k:3 Y[]+=X[k]\n", "loop_split@0:factor=2,tail=guard")
 INTEGERS = after("in X i32[N=7,M=4] -9..9\nout Y[N,M]\nfor i j Y[i,j]=X[i,j]\n", "loop_split@0:factor=4,tail=guard")
 TABLE = after("size N=7 M=4\nin X f32[N,M] T i64[M] 0..N\nout Y f32[N,M]\nfor i:N j:M Y[i,j]=X[T[j],j]\n", "loop_split@0:factor=4,tail=guard")
 DIAGONAL = after("in X f32[N=7,N]\nout Y[N]\nfor i Y[i]=X[i,i]\n", "loop_split@0:factor=4,tail=guard")
@@ -37,6 +39,8 @@ CASES = {
     "refuse_other_terms": (OTHER_TERMS, "padding@0.0"),
     "refuse_scaled_terms": (SCALED, "padding@0.0"),
     "refuse_maximum": (MAXIMUM, "padding@0.0"),
+    "refuse_windows": (WINDOWS, "padding@0.0"),
+    "refuse_part": (PART, "padding@0"),
     "refuse_integers": (INTEGERS, "padding@0"),
     "refuse_look_up": (TABLE, "padding@0"),
     "refuse_diagonal": (DIAGONAL, "padding@0"),

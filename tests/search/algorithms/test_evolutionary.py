@@ -27,6 +27,14 @@ def test_a_step_of_another_program_is_borrowed_and_counts() -> None:
     assert words(borrowed) == [w + b for w, b in zip(words([n.parent for n in borrowed if n.parent]), ["b", "a"], strict=False)]
 
 
+def test_exact_order_with_crossover() -> None:
+    script = {"": ["a", "b"], "a": ["c"], "b": ["d"], "*": []}
+    found, policy = searched(algorithm("evolutionary", population=6, tournament=3, crossover=0.5), script, Toy({}), samples=7, seed=1)
+    assert asked(policy) == ["", "", "", "a", "b", "a", "ac", "ab", "b"]
+    assert words(found.tree.nodes) == ["", "a", "b", "ac", "ab", "bd", "ba", "bda"]
+    assert words(n for n in found.tree.nodes if n.reason) == ["ab", "ba", "bda"]  # borrowed
+
+
 @pytest.mark.parametrize("seed", [0, 5])
 def test_same_seed_same_tree(seed: int) -> None:
     runs = [searched(algorithm("evolutionary"), SCRIPT, Toy(lambda w: 0.9 ** len(w)), samples=30, seed=seed)[0] for _ in (0, 1)]

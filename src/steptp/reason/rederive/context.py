@@ -65,8 +65,9 @@ class CheckContext:
 
     @cached_property
     def runs(self) -> tuple[tuple[Run, Run, Run, Run], ...]:
-        """For each tiny binding: parent and child in order, parent and child as multisets."""
-        return tuple((run(a), run(b), run(a, ordered=False), run(b, ordered=False)) for a, b in self.tiny)
+        """For each tiny binding at which the parent reads nothing that was never written: parent and child in order, parent and child as multisets."""
+        found = ((first, a, b) for a, b in self.tiny if not (first := run(a)).undefined)
+        return tuple((first, run(b), run(a, ordered=False), run(b, ordered=False)) for first, a, b in found)
 
     def events(self, program: Program) -> list[Event]:
         out: list[Event] = []

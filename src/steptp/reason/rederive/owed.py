@@ -10,13 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from steptp.errors import LeirError
 from steptp.ir.nodes import Buffer, If, Load, Loop, Op, Path, Stmt, Store
 from steptp.ir.walk import free_vars
 from steptp.reason.patterns import Claim
 from steptp.reason.rederive.context import CheckContext, loop_at
 from steptp.reason.rederive.cuts import CUTS
+from steptp.reason.rederive.domain import unsaid_of_domain
 from steptp.reason.rederive.figures import _below, _declared, _distinct, _moves
 from steptp.reason.rederive.structure import _walk
+from steptp.reason.rederive.supports import unsaid_supports
 from steptp.reason.rederive.values import _stores
 
 __all__ = ["OWED", "Due", "unsaid_of_strategy"]
@@ -120,7 +123,10 @@ def unsaid_of_strategy(claims: Sequence[Claim], ctx: CheckContext) -> list[str]:
         out.append("nothing is said of " + ", or of ".join(" and ".join(sorted(g)) for g in due.either))
     out += [f"{kind} is due {count} times" for kind, count in due.counts if said[kind] != count]
     out += [f"{kind} says nothing of a {ctx.strategy}" for kind in sorted(set(said) - due.known)]
-    return out + [f"nothing is said of {thing}" for rule in _RULES for thing in rule(claims, ctx, due)]
+    try:
+        return out + [f"nothing is said of {thing}" for rule in _RULES for thing in rule(claims, ctx, due)]
+    except (LeirError, KeyError, ValueError, IndexError) as err:
+        return [*out, f"what is due cannot be worked out ({type(err).__name__})"]
 
 
 _Rule = Callable[[Sequence[Claim], CheckContext, Due], Iterator[str]]
@@ -271,4 +277,14 @@ def _contents(claims: Sequence[Claim], ctx: CheckContext, due: Due) -> Iterator[
                         yield f"index {dim} of {access.buffer}"
 
 
-_RULES: tuple[_Rule, ...] = (_buffers, _orders, _strides, _tails, _sources, _bindings, _parts, _contents)
+def _domains(claims: Sequence[Claim], ctx: CheckContext, due: Due) -> Iterator[str]:
+    """Conditions, common factors and invariants of an algebra step."""
+    if "expression_becomes" in due.always:
+        yield from unsaid_of_domain(claims, ctx)
+
+
+def _supports(claims: Sequence[Claim], ctx: CheckContext, due: Due) -> Iterator[str]:
+    yield from unsaid_supports(claims, ctx, due.known)
+
+
+_RULES: tuple[_Rule, ...] = (_buffers, _orders, _strides, _tails, _sources, _bindings, _parts, _contents, _domains, _supports)

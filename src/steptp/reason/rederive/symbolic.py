@@ -56,9 +56,11 @@ class _Multiset:
 
 @dataclass
 class Run:
-    """The history of values of every element, in order of writing (an accumulation counts as one value)."""
+    """The history of values of every element, in order of writing (an accumulation counts as one value). ``undefined``: an element was read that nothing
+    has written, so the values mean nothing."""
 
     histories: dict[Element, list[Value]] = field(default_factory=dict)
+    undefined: bool = False
 
     def of(self, buffer: str) -> dict[Element, list[Value]]:
         return {e: h for e, h in self.histories.items() if e[0] == buffer}
@@ -222,6 +224,7 @@ class _Executor:
         """What an element holds that nothing has stored to."""
         source = self.inputs.get(element[0])
         if source is None:
+            self.out.undefined = True
             return _hash("undefined", *element)
         if source.range is not None:  # a look-up table: any fixed choice within its range does
             low, high = (eval_index(r, self.env) for r in source.range)

@@ -76,7 +76,8 @@ def _plan(ctx: Context, path: Path) -> _Plan | NotApplicable:
         if isinstance(met.stmt, Store):
             accesses.append((met.stmt.buffer, met.stmt.indices))
             if not any(along & free_vars(i) for i in met.stmt.indices):
-                if met.stmt.reduce != "+" or not _product_of_reads(met.stmt.value, along):
+                ends = all(_ends(table[e.buffer], e.indices, loop, tile) for e in loads(met.stmt.value))
+                if met.stmt.reduce != "+" or not _product_of_reads(met.stmt.value, along) or not ends:
                     return NotApplicable("reduction", f"{met.stmt.buffer} accumulates over the tiles of {loop.var}; iterations past the end would change it")
                 sums[met.stmt.buffer] = None
         for name, indices in accesses:
@@ -102,6 +103,17 @@ def _product_of_reads(value: Expr, along: set[str]) -> bool:
     if isinstance(value, Op):
         return value.name == "*" and all(_product_of_reads(a, along) for a in value.args)
     return isinstance(value, Load) and any(along & free_vars(i) for i in value.indices)
+
+
+def _ends(buffer: Buffer, indices: tuple[Expr, ...], loop: Loop, tile: Tile) -> bool:
+    """The iterations past the end read past the end of the buffer, where its padded copy holds zeros: no window that slides over it, no part of it."""
+    moved = [d for d, i in enumerate(indices) if free_vars(i) & {loop.var, *tile.inner}]
+    if len(moved) != 1:
+        return False
+    index = indices[moved[0]]
+    mine = free_vars(index) & tile.inner
+    rest = simplify_index(index - Var(loop.var) * tile.size - Var(min(mine, default=loop.var)))
+    return same_index(rest, ix(0)) and same_index(buffer.shape[moved[0]], tile.whole)
 
 
 def _place(buffer: Buffer, indices: tuple[Expr, ...], loop: Loop, tile: Tile, written: bool) -> int | NotApplicable | None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from steptp.search.session import Search
+from steptp.search.session import Algorithm, Search
 from steptp.search.tree import Node
 
 __all__ = ["ALGORITHM", "Beam"]
 
 
 @dataclass(frozen=True, slots=True)
-class Beam:
+class Beam(Algorithm):
     """Levels of at most ``width`` programs with ``k`` proposals each. A level need not be faster than the one before: many steps pay off later. When
     no child is left, or at ``depth``, the fastest programs of the tree that still have proposals make the next level."""
 
@@ -20,10 +20,6 @@ class Beam:
     width: int = 3
     k: int = 4
     depth: int = 24
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
 
     def run(self, search: Search) -> None:
         level = [search.tree.start]

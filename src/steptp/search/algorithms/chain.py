@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from steptp.search.session import Search
+from steptp.search.session import Algorithm, Search
 
 __all__ = ["ALGORITHM", "Chain"]
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Algorithm):
     """Walks of at most ``depth`` steps from the start, one after another. A failed proposal is asked for again at the same state, at most ``patience``
     times in a row. ``with_parent``: the policy also sees the program before."""
 
@@ -19,10 +19,6 @@ class Chain:
     depth: int = 16
     patience: int = 4
     with_parent: bool = True
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
 
     def run(self, search: Search) -> None:
         while not search.tree.start.exhausted:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from steptp.search.session import Search
+from steptp.search.session import Algorithm, Search
 
 __all__ = ["ALGORITHM", "DepthFirst"]
 
 
 @dataclass(frozen=True, slots=True)
-class DepthFirst:
+class DepthFirst(Algorithm):
     """``k`` proposals at every state, once, down to ``depth``; children are visited in the order of proposal."""
 
     name: ClassVar[str] = "dfs"
     k: int = 4
     depth: int = 8
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
 
     def run(self, search: Search) -> None:
         stack = [search.tree.start]

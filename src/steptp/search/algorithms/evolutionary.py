@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 from steptp.search.moves import Action
-from steptp.search.session import Search
+from steptp.search.session import Algorithm, Search
 from steptp.search.tree import Node
 
 __all__ = ["ALGORITHM", "Evolutionary"]
 
 
 @dataclass(frozen=True, slots=True)
-class Evolutionary:
+class Evolutionary(Algorithm):
     """A mutation is a proposal of the policy; a crossover (a share ``crossover`` of the children) tries a step of another individual that this one does
     not have. ``population`` individuals; the fastest of ``tournament`` random ones is the parent."""
 
@@ -22,10 +22,6 @@ class Evolutionary:
     population: int = 12
     tournament: int = 4
     crossover: float = 0.25
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
 
     def run(self, search: Search) -> None:
         living: deque[Node] = deque([search.tree.start])

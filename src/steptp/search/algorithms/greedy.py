@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from steptp.search.session import Search
+from steptp.search.session import Algorithm, Search
 
 __all__ = ["ALGORITHM", "Greedy"]
 
 
 @dataclass(frozen=True, slots=True)
-class Greedy:
+class Greedy(Algorithm):
     """``k`` proposals at a time; where none is faster, the same state is asked again, at most ``patience`` times in all."""
 
     name: ClassVar[str] = "greedy"
     k: int = 8
     patience: int = 3
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
 
     def run(self, search: Search) -> None:
         here, failures = search.tree.start, 0

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from steptp.search.session import Search
+from steptp.search.session import Algorithm, Search
 from steptp.search.tree import Node
 
 __all__ = ["ALGORITHM", "Uct"]
 
 
 @dataclass(frozen=True, slots=True)
-class Uct:
+class Uct(Algorithm):
     """Every round goes from the start to a leaf by UCB1, asks for ``k`` proposals there, and passes the new programs' values up. The value is the
     log of the speedup over the log of the best one so far, so between 0 and 1. A state is asked again once all below it are used up."""
 
@@ -22,10 +22,6 @@ class Uct:
     k: int = 4
     exploration: float = math.sqrt(2)
     depth: int = 24
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
 
     def run(self, search: Search) -> None:
         visits: dict[int, int] = defaultdict(int)
