@@ -29,12 +29,11 @@ from steptp.analysis.host import HostInfo  # isort: skip
 from steptp.ir import Program, parse, print_program  # isort: skip
 from steptp.ir.seeds import digest  # isort: skip
 from steptp.measure.stats import median  # isort: skip
-from steptp.policy import policy  # isort: skip
+from steptp.policy import policy, usual_search  # isort: skip
 from steptp.rewrite import derivations  # isort: skip
 from steptp.search.algorithms import algorithm  # isort: skip
 from steptp.search.budget import Limits  # isort: skip
 from steptp.search.outcome import find_faster  # isort: skip
-from steptp.search.session import Algorithm  # isort: skip
 from metaschedule import cached  # isort: skip
 
 FOLDER = ROOT / "out" / "search"
@@ -63,10 +62,6 @@ def workloads() -> dict[str, tuple[Program, Callable[..., Any]]]:
     named["batched_matmul"] = (parse(BATCHED), lambda a, b: a @ b)
     named["conv2d_min_add_scale"] = (parse(CHAIN), lambda x, w, b: (f.conv2d(x, w).clamp(max=0.5) + b) * 2)
     return named
-
-
-def search_of(name: str) -> Algorithm:
-    return algorithm("beam", width=1, k=1, depth=64) if name == "heuristic" else algorithm("beam")
 
 
 def found_by(name: str, program: Program, args: argparse.Namespace) -> dict[str, Any]:
@@ -104,7 +99,7 @@ def work(place: Path, name: str, args: argparse.Namespace) -> None:
     resume = (place / "tree" / "journal").exists()
     limits = Limits(samples=_ANSWERS * args.samples, measurements=args.samples)
     made = find_faster(
-        program, policy(name, **settings_of(name, args)), search_of(name), limits, workload=name, threads=args.threads, seed=args.seed,
+        program, policy(name, **settings_of(name, args)), algorithm(usual_search(name)), limits, workload=name, threads=args.threads, seed=args.seed,
         folder=place / "tree", resume=resume, say=lambda text: print(f"  {name}: {text}", flush=True),
     )  # fmt: skip
     result = made.result

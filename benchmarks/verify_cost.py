@@ -5,7 +5,8 @@
 Walks from a seeded sample of zoo workloads take, at each program, a site of the strategy that was met least so far. Each step is checked twice. ``built``: as
 ``steptp build`` does, tiers 0 to 2 with the strategy's instance map, tier 3 where that proves nothing, then compiled code; results of the parent and the
 root that earlier steps left in memory are used. ``cold``: the child alone, as a free rewrite, so that tier 3 always decides, with empty memory: the
-root's code is built and its exact and f64 results are computed again. All figures are CPU milliseconds on one core, a tier that did not run costs nothing
+root's code is built and its exact and f64 results are computed again (only the tiny sizes and elements that tier 3 chose for a pair, and isl's sets, stay known
+from the first check). Steps that are not accepted are named. All figures are CPU milliseconds on one core, a tier that did not run costs nothing
 in sums, and each walk's programs have been parsed anew. The last line is one JSON object.
 """
 
@@ -40,10 +41,11 @@ _WARM = 2  # steps that load modules and are not counted
 
 @dataclass(frozen=True)
 class Cost:
-    """One verdict: the strategy, CPU milliseconds by tier and of everything, the tier that settled equality."""
+    """One verdict: the strategy, CPU milliseconds by tier and of everything."""
 
     strategy: str
     kind: str
+    message: str
     ms: dict[int, float]
     total: float
 
@@ -62,7 +64,7 @@ def timed(strategy: str, check: Callable[[], list[Verdict]]) -> Cost:
     began = process_time()
     verdicts = check()
     spent = 1e3 * (process_time() - began)
-    return Cost(strategy, str(verdicts[-1].kind), {r.tier: 1e3 * r.seconds for v in verdicts for r in v.reports}, spent)
+    return Cost(strategy, str(verdicts[-1].kind), verdicts[-1].message, {r.tier: 1e3 * r.seconds for v in verdicts for r in v.reports}, spent)
 
 
 def forget() -> None:
@@ -185,6 +187,8 @@ def main() -> None:
             if name in zoo.names(preset):
                 for built, cost in walk(name, preset, args.steps, args.seed, met):
                     found[built].append(cost)
+                    if cost.kind != "ok":
+                        print(f"{'built' if built else 'cold'} {name}@{preset} {cost.strategy}: {cost.kind}: {cost.message}")
         for built, title in ((True, "as a build checks"), (False, "cold, as free rewrites")):
             print(table(f"{preset}, {title}", found[built]), flush=True)
         out[preset] = {"built": figures(found[True]), "cold": figures(found[False])}

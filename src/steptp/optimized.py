@@ -24,6 +24,7 @@ from steptp.ir.sizes import shape_of
 from steptp.lower.build import ALIGNMENT, NUMPY, aligned, aligned_input, build, range_left
 from steptp.lower.options import BuildOptions
 from steptp.policy import policy as policy_of
+from steptp.policy import usual_search
 from steptp.report.search_page import PAGE, search_page
 from steptp.search.algorithms import algorithm as algorithm_of
 from steptp.search.budget import Limits
@@ -37,7 +38,7 @@ _TORCH = {ours: theirs for theirs, ours in DTYPES.items()}
 
 
 def optimize(
-    module: torch.nn.Module, example_inputs: torch.Tensor | Sequence[object], *, policy: str | Policy = "heuristic", search: str | Algorithm = "beam",
+    module: torch.nn.Module, example_inputs: torch.Tensor | Sequence[object], *, policy: str | Policy = "heuristic", search: str | Algorithm | None = None,
     samples: int = 64, seconds: float | None = None, threads: int | None = None, seed: int = 0, out: str | Path | None = None,
 ) -> Optimized:  # fmt: skip
     """Search for a faster program of ``module`` at the shapes of ``example_inputs`` (the arguments of forward()) and return it as a function of the same
@@ -47,6 +48,7 @@ def optimize(
     ends. Raises :class:`FrontendError` for a module that cannot be captured, :class:`UsageError` for settings that do not exist.
     """
     given = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
+    search = search or usual_search(policy if isinstance(policy, str) else policy.name)
     chosen = algorithm_of(search) if isinstance(search, str) else search
     proposer = policy_of(policy) if isinstance(policy, str) else policy
     workers = threads or len(os.sched_getaffinity(0))

@@ -32,7 +32,7 @@ def test_the_result_is_faster_verified_and_replayable(out: Path) -> None:
     result = json.loads((out / "result.json").read_text())
     assert result["final"]["kind"] == "ok"
     assert result["speedup"] > 1.5
-    assert result["spent"]["samples"] == 4
+    assert 1 <= result["spent"]["samples"] <= 4
     assert sorted(p.name for p in out.iterdir() if p.is_file()) == result["files"]
     trace = Trace.from_json((out / "trace.json").read_text())
     assert print_program(replay(trace).last) == (out / "program.leir").read_text()

@@ -148,3 +148,12 @@ def test_unknown_names_and_settings() -> None:
 def test_every_algorithm_has_one_test_file() -> None:
     folder = Path(__file__).parent / "algorithms"
     assert {p.stem.removeprefix("test_") for p in folder.glob("test_*.py")} == set(names())
+
+
+def test_an_algorithm_is_named_with_its_settings() -> None:
+    assert algorithm("beam:width=1,k=2") == algorithm("beam", width=1, k=2)
+    assert algorithm("chain:with_parent=false") == algorithm("chain", with_parent=False)
+    for wrong in ("beam:width", "beam:width=a", "beam:height=2", "beem"):
+        with pytest.raises(UsageError) as caught:
+            algorithm(wrong)
+        assert caught.value.code == "usage-search"

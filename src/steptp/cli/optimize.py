@@ -22,7 +22,9 @@ def register(app: typer.Typer) -> None:
     def optimize(
         workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="x.leir, file.py:Class, module:Class, einsum:… or zoo:name")],
         policy: Annotated[str, typer.Option(help="Who proposes steps: heuristic, random or openai.")] = "heuristic",
-        search: Annotated[str, typer.Option(help="beam, bfs, chain, dfs, evolutionary, greedy or mcts.")] = "beam",
+        search: Annotated[
+            str | None, typer.Option(help="beam, bfs, chain, dfs, evolutionary, greedy or mcts; settings as beam:width=2,k=4. Default: what suits the policy.")
+        ] = None,
         samples: Annotated[int, typer.Option(min=1, help="Proposals to draw at most.")] = 64,
         tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of prompts and answers at most (openai).")] = None,
         measurements: Annotated[int | None, typer.Option(min=1, help="Programs to time at most.")] = None,
@@ -47,12 +49,13 @@ def register(app: typer.Typer) -> None:
         from steptp.cli.common import console, emit_json, read_program
         from steptp.cli.progress import BuildProgress
         from steptp.policy import policy as policy_of
+        from steptp.policy import usual_search
         from steptp.report.search_page import PAGE, search_page
         from steptp.search.algorithms import algorithm as algorithm_of
         from steptp.search.budget import Limits
         from steptp.search.outcome import find_faster
 
-        chosen = algorithm_of(search)
+        chosen = algorithm_of(search or usual_search(policy))
         if policy == "openai":
             proposer = _language_model(out, model=model, base_url=base_url, form=form, reasons=reasons, temperature=temperature)
         else:

@@ -10,7 +10,7 @@ from steptp.errors import UsageError
 if TYPE_CHECKING:
     from steptp.search.policy import Policy
 
-__all__ = ["NAMES", "policy"]
+__all__ = ["NAMES", "policy", "usual_search"]
 
 _MODULES = {"heuristic": "heuristic", "openai": "openai_compatible", "random": "random"}
 NAMES = tuple(_MODULES)
@@ -27,3 +27,8 @@ def policy(name: str, **settings: object) -> Policy:
     except TypeError:
         raise UsageError("usage-policy", f"{name} has no such settings: {', '.join(sorted(settings))}") from None
     return made
+
+
+def usual_search(policy: str) -> str:
+    """The search that suits a policy best: the heuristic's first choice is meant to be followed to its end before another is tried."""
+    return "beam:width=1,k=1,depth=64" if policy == "heuristic" else "beam"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import json
 import pkgutil
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -28,7 +29,14 @@ def names() -> tuple[str, ...]:
 
 
 def algorithm(name: str, **settings: object) -> Algorithm:
-    """The algorithm called ``name``; ``settings`` replace its defaults. Raises :class:`UsageError` ``usage-search``."""
+    """The algorithm called ``name``, or ``name:setting=value,…``; settings replace its defaults. Raises :class:`UsageError` ``usage-search``."""
+    name, _, written = name.partition(":")
+    for part in filter(None, written.split(",")):
+        key, _, value = part.partition("=")
+        try:
+            settings[key.strip()] = json.loads(value)
+        except ValueError:
+            raise UsageError("usage-search", f"{part!r} is no setting of a search", hint="write --search beam:width=2,k=4") from None
     found = _classes().get(name)
     if found is None:
         near = difflib.get_close_matches(name, names(), n=1)
