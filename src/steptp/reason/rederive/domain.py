@@ -34,12 +34,12 @@ def unsaid_of_domain(claims: Sequence[Claim], ctx: CheckContext) -> Iterator[str
         yield from _factors(claims, ctx, old, new)
         yield from _finite(_distributed(claims, ctx, old, new), told, ctx, "finite")
     if ctx.strategy in _FRACTIONS:
-        yield from _finite(_divisors(old, new), told, ctx, "nonzero")
+        yield from _finite(_divisors(old, new, ctx), told, ctx, "nonzero")
     if ctx.strategy in ("additive_split", "cancellation", "expand_cancellation"):
         yield from _finite([*_pivots(old, new), *_pivots(new, old)], told, ctx, "finite")
     if ctx.strategy in _LOGARITHMS:
         yield from _finite([*_moved_out(old, new, False), *_moved_out(new, old, ctx.strategy == "logsimp")], told, ctx, "finite")
-    if ctx.strategy in _LOGARITHMS + _ROOTS and not told and any(_split_argument(a, b) for a, b in ((old, new), (new, old))):
+    if ctx.strategy in _LOGARITHMS + _ROOTS and not told and any(_split_argument(a, b, ctx.strategy != "logsimp") for a, b in ((old, new), (new, old))):
         yield "the sign of an operand"
     if ctx.strategy in _HOISTING and not any(c.kind == "unchanged_in" for c in claims) and any(_invariants(old, new, ctx)):
         yield "what stays the same in the innermost loop"
@@ -98,8 +98,17 @@ def _parts_of_sum(expr: Expr, wanted: set[str]) -> list[Expr]:
     return [p for a in expr.args for p in _parts_of_sum(a, wanted)] if isinstance(expr, Op) and expr.name in ("+", "-") else []
 
 
-def _divisors(old: Expr, new: Expr) -> list[Expr]:
-    """Factors of divisors of one side that are no divisors of the other, and of those that only one side has beneath a sum."""
+def _divisors(old: Expr, new: Expr, ctx: CheckContext) -> list[Expr]:
+    """Factors of divisors of one side that are no divisors of the other, and of those that only one side has beneath a sum.
+
+    A cancellation leaves some factors of a divisor: it is the factors that are compared. A reciprocal divides by the same.
+    """
+    if ctx.params.get("by") == "reciprocal":
+        return []
+    if ctx.strategy in ("cancellation", "expand_cancellation"):
+        sides = [[f for e in _arithmetic(x) if isinstance(e, Op) and e.name == "/" for f in _leaves(e.args[1]) or [e.args[1]]] for x in (old, new)]
+        left, right = (Counter(map(_text, side)) for side in sides)
+        return [f for f in sides[0] + sides[1] if _text(f) in (left - right) | (right - left)]
     quotients = [[e for e in _arithmetic(x) if isinstance(e, Op) and e.name == "/"] for x in (old, new)]
     table = {_text(e.args[1]): e.args[1] for side in quotients for e in side}
     counts = [Counter(_text(e.args[1]) for e in side) for side in quotients]
@@ -129,15 +138,18 @@ def _moved_out(one: Expr, other: Expr, joined: bool) -> list[Expr]:
 
     An exponent that only leaves a plain logarithm (not ``joined``) may be anything: both sides are then infinite or undefined alike.
     """
-    inside = [
+    outside = {_text(e) for e in _outside_exponentials(other)} - {_text(e) for e in _under_logarithms(other, joined)}
+    return [e for e in _under_logarithms(one, joined) if _text(e) in outside]
+
+
+def _under_logarithms(expr: Expr, joined: bool) -> list[Expr]:
+    return [
         part
-        for e in _below(one)
+        for e in _below(expr)
         if isinstance(e, Op) and e.name in ("log", "log1p")
         for x in _below(e.args[0])
         for part in _beneath(x, joined or e.name == "log1p")
     ]
-    outside = {_text(e) for e in _outside_exponentials(other)}
-    return [e for e in inside if _text(e) in outside]
 
 
 def _beneath(expr: Expr, exponents: bool) -> list[Expr]:
@@ -156,11 +168,11 @@ def _outside_exponentials(expr: Expr) -> Iterator[Expr]:
         yield from _outside_exponentials(expr.arg)
 
 
-def _split_argument(one: Expr, other: Expr) -> bool:
-    """Whether a logarithm or root of a product or quotient in one side is one of each operand in the other."""
+def _split_argument(one: Expr, other: Expr, bare: bool) -> bool:
+    """Whether a logarithm or root of a product or quotient in one side is one of each operand in the other; ``bare``: an exponent alone counts, too."""
     names = ("log", "sqrt", "rsqrt")
     args = {(e.name, _text(e.args[0])) for e in _below(other) if isinstance(e, Op) and e.name in names}
-    args |= {("log", f"exp({_text(e)})") for e in _outside_exponentials(other)}  # the logarithm of an exponential is its exponent
+    args |= {("log", f"exp({_text(e)})") for e in _outside_exponentials(other) if bare}  # the logarithm of an exponential is its exponent
     for e in _below(one):
         inner = e.args[0] if isinstance(e, Op) and e.name in names else None
         if isinstance(e, Op) and isinstance(inner, Op) and inner.name in ("*", "/") and not any(isinstance(a, Const) for a in inner.args):
