@@ -24,9 +24,9 @@ from statistics import median
 from time import process_time
 
 from proofs import p90
-from steptp.dataset.schema import INPUT_DRAWS
+from steptp.dataset.schema import input_seed
 from steptp.frontend import zoo
-from steptp.ir import Program, parse, print_program
+from steptp.ir import Program, parse, print_program, program_hash
 from steptp.ir.seeds import derive_seed
 from steptp.lower.build import clear_cache as clear_builds
 from steptp.rewrite import engine
@@ -79,7 +79,7 @@ def as_built(parent: Program, child: Program, applied: Applied, root: Program, s
     first = verify_step(parent, child, applied=applied, root=root, seed=seed, build_tiers=False)
     if not first.ok:
         return [first]
-    inputs = derive_seed("inputs", seed % INPUT_DRAWS)
+    inputs = input_seed(program_hash(root), seed)
     second = verify_step(parent, child, exactness=applied.exactness, root=root, seed=seed, input_seed=inputs, proven=first.tier == 2, tiers=(4, 5))
     return [first, second]
 

@@ -79,7 +79,7 @@ def test_weights_are_bound_and_results_are_fresh(made: tuple[Small, Optimized, P
 def test_aligned_inputs_are_read_where_they_lie(made: tuple[Small, Optimized, Path]) -> None:
     _, fast, _ = made
     x, pair, _ = example()
-    array = fast._read(fast._open[0], x)
+    array = fast._read(fast._inputs[0], x)
     assert array.ctypes.data == x.data_ptr()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

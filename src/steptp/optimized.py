@@ -79,9 +79,9 @@ class Optimized:
         self._built = build(self.program, BuildOptions(threads=threads))
         self._bound = {b.name: aligned_input(self.program, b, workload.params) for b in self.program.inputs if b.name in workload.params}
         self._call, places = self._built.partly_prepared({**self._bound, **self._built.temporaries()})
-        self._open = [b for b in self.program.inputs if b.name not in self._bound]
-        self._inputs = [_Slot(b, shape_of(b.shape, self.program), _TORCH[b.dtype], places[b.name]) for b in self._open]
-        self._outputs = [_Slot(b, shape_of(b.shape, self.program), _TORCH[b.dtype], places[b.name]) for b in self.program.outputs]
+        slots = {b.name: _Slot(b, shape_of(b.shape, self.program), _TORCH[b.dtype], places[b.name]) for b in self._built.interface if b.name in places}
+        self._inputs = [slots[b.name] for b in self.program.inputs if b.name in slots]
+        self._outputs = [slots[b.name] for b in self.program.outputs]
         self._changed = workload.mutated
         with torch.no_grad():
             returned = copy.deepcopy(workload.module)(*example)
@@ -106,7 +106,7 @@ class Optimized:
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """What the module returns for these arguments. Raises :class:`UsageError` ``usage-call`` when they are not like the example's."""
         tensors = self._tensors(args, kwargs)
-        copies = [None if slot.takes(tensor) else self._read(slot.buffer, tensor) for slot, tensor in zip(self._inputs, tensors, strict=True)]
+        copies = [None if slot.takes(tensor) else self._read(slot, tensor) for slot, tensor in zip(self._inputs, tensors, strict=True)]
         outputs = [slot.fresh() for slot in self._outputs]
         with self._lock:
             for slot, tensor, copied in zip(self._inputs, tensors, copies, strict=True):
@@ -141,10 +141,10 @@ class Optimized:
                 raise self._wrong(f"{value!r} stands where the program was made for {example!r}")
         return tensors
 
-    def _read(self, buffer: Buffer, tensor: torch.Tensor) -> Any:
+    def _read(self, slot: _Slot, tensor: torch.Tensor) -> Any:
         """The tensor's own memory as an array in storage dtype, or a copy where that cannot be used."""
-        shape, dtype = shape_of(buffer.shape, self.program), _TORCH[buffer.dtype]
-        if tuple(tensor.shape) != shape or tensor.dtype is not dtype:
+        buffer = slot.buffer
+        if tuple(tensor.shape) != slot.shape or tensor.dtype is not slot.dtype:
             raise self._wrong(f"{buffer.name} is {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}")
         if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
             raise self._wrong(f"{buffer.name} is a {tensor.layout} tensor on {tensor.device}")
@@ -153,7 +153,7 @@ class Optimized:
         array = _array(tensor.detach().resolve_neg())
         if array.size and (not array.flags.c_contiguous or array.ctypes.data % ALIGNMENT):
             self._note(buffer.name)
-            own = aligned(shape, NUMPY[buffer.dtype], poison=None)
+            own = aligned(slot.shape, NUMPY[buffer.dtype], poison=None)
             own[...] = array
             array = own
         if allowed := range_left(self.program, buffer, array):
@@ -167,7 +167,7 @@ class Optimized:
             warnings.warn(text, stacklevel=4)
 
     def _wrong(self, what: str, hint: str = "") -> UsageError:
-        expected = ", ".join(f"{b.name} {b.dtype}{list(shape_of(b.shape, self.program))}" for b in self._open)
+        expected = ", ".join(f"{slot.buffer.name} {slot.buffer.dtype}{list(slot.shape)}" for slot in self._inputs)
         return UsageError("usage-call", f"{self._name} was optimised for {expected}; {what}", hint=hint or "optimise the module anew for other arguments")
 
 

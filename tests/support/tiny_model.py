@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from steptp.dataset.questions import FORMS, TASKS, forms_of, prompt_file, system_prompt
+from steptp.dataset.questions import FORMS, prompt_file, prompt_versions
 
 _TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}{% endfor %}"
@@ -36,8 +36,7 @@ def _tokenizer(vocabulary: int) -> Any:
         vocab_size=vocabulary, special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )  # fmt: skip
-    names = {("action" if task == "action" else f"{task}_{form}") + why for task in TASKS for form in forms_of(task) for why in ("", "_why")}
-    made.train_from_iterator([_LEIR, system_prompt(), *(prompt_file(name) for name in sorted(names)), *FORMS], trainer)
+    made.train_from_iterator([_LEIR, *map(prompt_file, prompt_versions()), *FORMS], trainer)
     return made
 
 

@@ -39,6 +39,10 @@ class AccessFeatures:
     bytes: int
     strides: tuple[tuple[str, int | None], ...]
 
+    def stride(self, var: str) -> int | None:
+        """Elements between neighbouring iterations of ``var``; 0 for a loop that is not around."""
+        return dict(self.strides).get(var, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class StatementFeatures:
@@ -53,6 +57,11 @@ class StatementFeatures:
     bytes_read: int
     bytes_written: int
     accesses: tuple[AccessFeatures, ...]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of the widest element that it touches."""
+        return max((a.bytes // a.elements for a in self.accesses if a.elements), default=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,10 @@ class Features:
     dominating_bytes: float
     estimates: tuple[str, ...]
 
+    def around(self, statement: StatementFeatures) -> tuple[LoopFeatures, ...]:
+        """The loops around a statement, outermost first."""
+        return tuple(sorted((ln for ln in self.loops if statement.path[: len(ln.path)] == ln.path), key=lambda ln: len(ln.path)))
+
     def to_dict(self) -> dict[str, object]:
         """Plain JSON data; tuples become lists when written."""
         return asdict(self)
@@ -123,7 +136,7 @@ def _features(model: Model) -> Features:
             estimates.append(f"{row.name}: an upper bound of its instances")
         inner = st.loops[-1].var if st.loops else ""
         for a in row.accesses:
-            step = dict(a.strides).get(inner, 0)
+            step = a.stride(inner)
             moving += row.instances
             unit += row.instances * (step in (1, -1))
             still += row.instances * (step == 0)

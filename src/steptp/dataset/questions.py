@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Literal, TypeAlias, get_args
@@ -17,8 +17,8 @@ from steptp.analysis.host import HostInfo
 from steptp.ir.seeds import digest
 
 __all__ = [
-    "FORMS", "TASKS", "Form", "Task", "describe_host", "forms_of", "list_candidates", "numbered", "opaque_ids", "prompt_file", "prompt_versions", "system_prompt",
-    "task_prompt",
+    "FORMS", "TASKS", "Form", "Task", "conversation", "describe_host", "forms_of", "list_candidates", "numbered", "prompt_file", "prompt_versions", "task_prompt",
+    "with_opaque_ids",
 ]  # fmt: skip
 
 Task: TypeAlias = Literal["named", "free", "action"]
@@ -48,9 +48,10 @@ def prompt_versions() -> dict[str, str]:
     return {name: digest(prompt_file(name)) for name in ("system", *names)}
 
 
-def system_prompt() -> str:
-    """What every conversation begins with."""
-    return prompt_file("system")
+def conversation(*turns: str) -> list[dict[str, str]]:
+    """Chat messages: the system's words, then the user's and the assistant's in turn."""
+    said = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(turns)]
+    return [{"role": "system", "content": prompt_file("system")}, *said]
 
 
 def task_prompt(
@@ -76,8 +77,8 @@ def describe_host(host: HostInfo) -> str:
     return ", ".join(f"{name} {value}" for name, value in host.to_dict().items() if value)
 
 
-def opaque_ids(count: int, seed: int) -> list[str]:
-    """Distinct two-letter ids that say nothing about order or content."""
-    rng = random.Random(seed)
+def with_opaque_ids(sites: Sequence[str], seed: int) -> dict[str, str]:
+    """The sites in their order, under distinct two-letter ids that say nothing about order or content."""
     letters = string.ascii_uppercase
-    return rng.sample([a + b for a in letters for b in letters], count)
+    ids = random.Random(seed).sample([a + b for a in letters for b in letters], len(sites))
+    return dict(zip(ids, sites, strict=True))

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from steptp.analysis.host import HostInfo
-from steptp.dataset.questions import Form, Task, describe_host, forms_of, opaque_ids, system_prompt, task_prompt
+from steptp.dataset.questions import Form, Task, conversation, describe_host, forms_of, task_prompt, with_opaque_ids
 from steptp.dataset.store import Dataset
+from steptp.dataset.walk import MAX_CANDIDATES
 from steptp.errors import UsageError
 from steptp.ir.seeds import derive_seed
 
@@ -22,9 +23,6 @@ __all__ = ["BLIND", "MIN_SIBLINGS", "Sample", "action_sample", "edit_between", "
 
 MIN_SIBLINGS = 8
 """Measured steps that a state needs for an *action* sample."""
-
-CANDIDATES = 24
-"""Sites that an *action* question lists at most."""
 
 BLIND = "(the program is not shown)"
 """What stands for the program in a blinded question."""
@@ -61,16 +59,11 @@ class Sample:
 
     def asked(self, examples: Sequence[Sample] = ()) -> list[dict[str, str]]:
         """The conversation up to the question; ``examples`` are earlier turns."""
-        turns = [turn for e in examples for turn in (_turn("user", e.prompt), _turn("assistant", e.completion))]
-        return [_turn("system", system_prompt()), *turns, _turn("user", self.prompt)]
+        return conversation(*(turn for e in examples for turn in (e.prompt, e.completion)), self.prompt)
 
     def messages(self, examples: Sequence[Sample] = ()) -> list[dict[str, str]]:
         """The whole conversation, answer included."""
-        return [*self.asked(examples), _turn("assistant", self.completion)]
-
-
-def _turn(role: str, content: str) -> dict[str, str]:
-    return {"role": role, "content": content}
+        return conversation(*(turn for e in (*examples, self) for turn in (e.prompt, e.completion)))
 
 
 def read_samples(
@@ -119,13 +112,13 @@ def step_sample(
         return None
     parts = [f"Strategy: {step['strategy']}\nSite: {step['site']}"] if task == "free" and reasons else []
     if reasons:
-        said = step["reason"].strip() if reason_words is None else short_reason(step["reason"], reason_words)
+        said = short_reason(step["reason"], reason_words)
         parts = ["\n".join([*parts, said])] if said else parts
     if form == "edit":
         first, last, lines = edit_between(parent, child)
         parts.append("\n".join([f"Lines: {first}-{last}", *lines]))
     else:
-        parts.append((("Next program:\n") if reasons else "") + child.strip())
+        parts.append(("Next program:\n" if reasons else "") + child.strip())
     prompt = task_prompt(task, form, reasons, BLIND if blind else parent, strategy=step["strategy"], site=step["site"])
     return Sample(
         id=step["id"], task=task, form=form, reasons=reasons, split=step["split"], root=step["root"], workload=step["workload"], family=step["family"],
@@ -144,23 +137,23 @@ def action_sample(
     best = next((s for s in timed if s["best_sibling"]), None) or max(timed, key=lambda s: (s["ratio"] or 0.0, s["id"]))
     shown = dict.fromkeys(s["site"] for s in timed)
     for site in timed[0]["candidates"]:
-        if len(shown) >= CANDIDATES:
+        if len(shown) >= MAX_CANDIDATES:
             break
         shown.setdefault(site)
     sites = list(shown)
     state = best["parent"]
     seed = derive_seed("action", state, *([shuffle] if shuffle else []))
     random.Random(seed).shuffle(sites)
-    by_id = dict(zip(opaque_ids(len(sites), seed), sites, strict=True))
+    by_id = with_opaque_ids(sites, seed)
     ids = {site: name for name, site in by_id.items()}
     listed = {name: site.partition("@")[0] if blind else site for name, site in by_id.items()}
     answer = ids[best["site"]]
-    said = "" if not reasons else best["reason"].strip() if reason_words is None else short_reason(best["reason"], reason_words)
+    said = [short_reason(best["reason"], reason_words), f"Step: {answer}"] if reasons else [answer]
     return Sample(
         id=state, task="action", form="action", reasons=reasons, split=best["split"], root=best["root"], workload=best["workload"], family=best["family"],
         state=state, program=text, strategy=best["strategy"], site=best["site"],
         prompt=task_prompt("action", "action", reasons, BLIND if blind else text, host=host, candidates=listed),
-        completion="\n\n".join([said, f"Step: {answer}"] if said else [f"Step: {answer}" if reasons else answer]), lines=len(text.splitlines()),
+        completion="\n\n".join(filter(None, said)), lines=len(text.splitlines()),
         sites=by_id, ratios={ids[s["site"]]: float(s["ratio"]) for s in timed if s["ratio"] is not None}, best=answer,
     )  # fmt: skip
 
@@ -175,9 +168,11 @@ def edit_between(parent: str, child: str) -> tuple[int, int, list[str]]:
     return head + 1, len(old) - tail, new[head : len(new) - tail]
 
 
-def short_reason(reason: str, words: int) -> str:
-    """At most ``words`` words of a recorded reason, whole sentences: why the step is legal, then what it changes, then the rest but for the rewritten
+def short_reason(reason: str, words: int | None) -> str:
+    """A recorded reason, or at most ``words`` words of it, whole sentences: why the step is legal, then what it changes, then the rest but for the rewritten
     lines (the answer itself) and what was drawn. Empty when not even the first fits."""
+    if words is None:
+        return reason.strip()
     sections: dict[str, list[str]] = defaultdict(list)
     name = ""
     for line in reason.strip().splitlines():

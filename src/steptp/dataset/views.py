@@ -23,12 +23,11 @@ VIEWS = (*_STEPS, "action")
 """The first three with reasons, *action* without."""
 
 
-def _step_views(step: StepRecord, parent: str, child: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _step_views(row: Mapping[str, Any], parent: str, child: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """(view, line) of one step."""
-    row = dict(step)
     for view, (task, form) in _STEPS.items():
         if (made := step_sample(row, parent, child, task, form, reasons=True)) is not None:
-            yield view, _line(made, answer=child, strategy=step.strategy, site=step.site)
+            yield view, _line(made, answer=child, strategy=row["strategy"], site=row["site"])
 
 
 def _line(sample: Sample, **extra: Any) -> dict[str, Any]:
@@ -52,11 +51,12 @@ def write_views(out: Path, steps: Iterable[StepRecord], texts: Mapping[str, str]
 
     try:
         for step in steps:
+            row = dict(step)
             if step.child:
-                for view, line in _step_views(step, texts[step.parent], texts[step.child]):
+                for view, line in _step_views(row, texts[step.parent], texts[step.child]):
                     put(view, line)
             if step.measured:
-                states[step.parent].append(dict(step))
+                states[step.parent].append(row)
         for state, group in states.items():
             if (chosen := action_sample(texts[state], group, host)) is not None:
                 best = next(row["id"] for row in group if row["site"] == chosen.site and row["measured"])

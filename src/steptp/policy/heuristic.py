@@ -17,8 +17,9 @@ from steptp.ir import program_hash
 from steptp.ir.nodes import Program
 from steptp.policy.roofline import predicted_cycles
 from steptp.policy.tuning import CHOICES, way
+from steptp.policy.tuning.view import after
 from steptp.rewrite import engine
-from steptp.rewrite.base import Applied, Site
+from steptp.rewrite.base import Site
 from steptp.search.moves import Action, Answer, Proposal
 from steptp.search.policy import State
 
@@ -94,19 +95,17 @@ def _looked(state: State) -> Iterator[tuple[Site, str]]:
             break
         if site.id in state.tried or site.path[:1] not in (top, ()):
             continue
-        cycles = _after(state.program, site, state.host, state.threads)
+        cycles = _cycles_after(state.program, site, state.host, state.threads)
         if cycles is not None and cycles <= _GAIN * now:
             rows.append((cycles, n, site))
     for cycles, _, site in sorted(rows, key=lambda row: row[:2]):
         yield site, f"the roofline model expects {now / max(cycles, 1.0):.2f} times the speed"
 
 
-def _after(program: Program, site: Site, host: HostInfo, threads: int) -> float | None:
-    outcome = engine.apply(program, site)
-    if not isinstance(outcome, Applied):
-        return None
+def _cycles_after(program: Program, site: Site, host: HostInfo, threads: int) -> float | None:
+    made = after(program, site)
     try:
-        return predicted_cycles(outcome.program, host, threads)
+        return None if made is None else predicted_cycles(made, host, threads)
     except LeirError:
         return None
 

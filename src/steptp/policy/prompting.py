@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from steptp.dataset import questions
-from steptp.dataset.questions import FORMS, Form, describe_host, opaque_ids, prompt_file, system_prompt, task_prompt
+from steptp.dataset.questions import FORMS, Form, conversation, describe_host, prompt_file, task_prompt, with_opaque_ids
 from steptp.dataset.samples import Sample
 from steptp.dataset.walk import MAX_CANDIDATES, list_sites, spread
 from steptp.ir.seeds import digest
@@ -40,7 +40,7 @@ class Question:
     @property
     def messages(self) -> list[dict[str, str]]:
         """The conversation so far, as the dataset's samples have it."""
-        return [{"role": "system", "content": system_prompt()}, {"role": "user", "content": self.prompt}]
+        return conversation(self.prompt)
 
 
 def prompt_versions() -> dict[str, str]:
@@ -56,8 +56,7 @@ def question(state: State, form: Form, *, reasons: bool) -> Question | None:
     if form == "action":
         if not listed:
             return None
-        sites = [s.id for s in spread(listed, rng, MAX_CANDIDATES)]
-        by_name = dict(zip(opaque_ids(len(sites), state.seed), sites, strict=True))
+        by_name = with_opaque_ids([s.id for s in spread(listed, rng, MAX_CANDIDATES)], state.seed)
         body = task_prompt("action", form, reasons, state.text, host=describe_host(state.host), candidates=by_name)
         return Question(form, reasons, _joined([*_context(state), body]), sites=by_name)
     before = list(_context(state))

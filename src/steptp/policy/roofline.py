@@ -7,11 +7,13 @@ not change within it are loaded once, and local accumulators stay in registers w
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from math import ceil, prod
 
-from steptp.analysis.features import AccessFeatures, Features, LoopFeatures, StatementFeatures, features
+from steptp.analysis.features import AccessFeatures, LoopFeatures, StatementFeatures, features
 from steptp.analysis.host import HostInfo
-from steptp.ir.nodes import Program
+from steptp.ir.nodes import Path, Program
 from steptp.ir.types import Scope
 from steptp.ir.walk import buffers
 
@@ -44,24 +46,16 @@ def statement_cycles(program: Program, host: HostInfo, threads: int) -> list[tup
     """The modelled cycles of each statement; the start of a parallel loop is shared out among what it holds."""
     found = features(program)
     local = frozenset(b.name for b in buffers(program) if b.scope is _LOCAL)
-    held: dict[tuple[int, ...], int] = {}
-    for st in found.statements:
-        if (shared := _shared(_around(st, found))) is not None:
-            held[shared.path] = held.get(shared.path, 0) + 1
-    return [(st, _statement(st, _around(st, found), local, host, threads, held)) for st in found.statements]
+    rows = [(st, found.around(st)) for st in found.statements]
+    held = Counter(shared.path for _, around in rows if (shared := _shared(around)) is not None)
+    return [(st, _statement(st, around, local, host, threads, held)) for st, around in rows]
 
 
-def _around(st: StatementFeatures, found: Features) -> list[LoopFeatures]:
-    return sorted((ln for ln in found.loops if st.path[: len(ln.path)] == ln.path), key=lambda ln: len(ln.path))
-
-
-def _shared(around: list[LoopFeatures]) -> LoopFeatures | None:
+def _shared(around: Sequence[LoopFeatures]) -> LoopFeatures | None:
     return next((ln for ln in around if ln.kind == "par"), None)
 
 
-def _statement(
-    st: StatementFeatures, around: list[LoopFeatures], local: frozenset[str], host: HostInfo, threads: int, held: dict[tuple[int, ...], int]
-) -> float:
+def _statement(st: StatementFeatures, around: Sequence[LoopFeatures], local: frozenset[str], host: HostInfo, threads: int, held: Mapping[Path, int]) -> float:
     if not around or not st.instances:
         return float(st.instances)
     cycles = st.instances / host.lanes(4) if st.is_reset else _issued(st, around, local, host) + _moved(st, around, host)
@@ -73,7 +67,7 @@ def _statement(
     return cycles
 
 
-def _issued(st: StatementFeatures, around: list[LoopFeatures], local: frozenset[str], host: HostInfo) -> float:
+def _issued(st: StatementFeatures, around: Sequence[LoopFeatures], local: frozenset[str], host: HostInfo) -> float:
     """Cycles in which instructions are issued, or an accumulation waits for itself."""
     lanes, vector = _vector(st, around, host)
     block = _block(around)
@@ -102,7 +96,7 @@ def _issued(st: StatementFeatures, around: list[LoopFeatures], local: frozenset[
     return cycles
 
 
-def _block(around: list[LoopFeatures]) -> list[LoopFeatures]:
+def _block(around: Sequence[LoopFeatures]) -> list[LoopFeatures]:
     """The innermost loops that make straight-line code."""
     out: list[LoopFeatures] = []
     for ln in reversed(around):
@@ -112,42 +106,38 @@ def _block(around: list[LoopFeatures]) -> list[LoopFeatures]:
     return out
 
 
-def _still(access: AccessFeatures, around: list[LoopFeatures], block: list[LoopFeatures]) -> bool:
+def _still(access: AccessFeatures, around: Sequence[LoopFeatures], block: list[LoopFeatures]) -> bool:
     """Whether the loop around the block leaves the access where it is, so that it can stay in registers."""
     serial = next((ln for ln in reversed(around) if ln not in block), None)
-    return serial is None or dict(access.strides).get(serial.var, 0) == 0
+    return serial is None or access.stride(serial.var) == 0
 
 
 def _loads(access: AccessFeatures, block: list[LoopFeatures], vector: LoopFeatures, lanes: int, vectors: float) -> float:
     """Load (or store) instructions of one access in one run of the block."""
-    steps = dict(access.strides)
-    step = steps.get(vector.var, 0)
-    moving = prod(ln.extent for ln in block if ln is not vector and steps.get(ln.var, 0) != 0)
-    if vector not in block:
-        return float(moving)
-    if step == 0:
+    step = access.stride(vector.var)
+    moving = prod(ln.extent for ln in block if ln is not vector and access.stride(ln.var) != 0)
+    if vector not in block or step == 0:
         return float(moving)
     return moving * (ceil(vector.extent / lanes) if step == 1 else vector.extent)
 
 
-def _vector(st: StatementFeatures, around: list[LoopFeatures], host: HostInfo) -> tuple[int, LoopFeatures]:
+def _vector(st: StatementFeatures, around: Sequence[LoopFeatures], host: HostInfo) -> tuple[int, LoopFeatures]:
     """Lanes that one instruction works on, and the loop that they run along: ``vec``, or an innermost one that a compiler would choose."""
-    size = max((a.bytes // a.elements for a in st.accesses if a.elements), default=4)
     vector = next((ln for ln in around if ln.kind == "vec"), around[-1])
-    steps = [dict(a.strides).get(vector.var, 0) for a in st.accesses]
+    steps = [a.stride(vector.var) for a in st.accesses]
     if vector.carried != "none" or (vector.kind != "vec" and any(s not in (0, 1) for s in steps)):
         return 1, vector
-    return max(1, min(host.lanes(size), vector.extent)), vector
+    return max(1, min(host.lanes(st.itemsize), vector.extent)), vector
 
 
-def _moved(st: StatementFeatures, around: list[LoopFeatures], host: HostInfo) -> float:
+def _moved(st: StatementFeatures, around: Sequence[LoopFeatures], host: HostInfo) -> float:
     """Cycles of the traffic beyond each cache."""
     moved = st.bytes_read + st.bytes_written
     levels = ((host.l1_bytes, 32.0), (host.l2_bytes, 16.0), (max(host.l3_bytes // max(host.cores, 1), host.l2_bytes), 8.0))
     return sum(_traffic(around, moved, capacity) / rate for capacity, rate in levels)
 
 
-def _traffic(around: list[LoopFeatures], moved: int, capacity: int) -> float:
+def _traffic(around: Sequence[LoopFeatures], moved: int, capacity: int) -> float:
     """Bytes that come from beyond ``capacity``: what the outermost fitting loop touches, as often as it runs."""
     for loop in around:
         if loop.working_set <= capacity:

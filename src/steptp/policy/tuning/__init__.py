@@ -14,9 +14,8 @@ from steptp.analysis.host import HostInfo
 from steptp.ir import parse, print_program, program_hash
 from steptp.ir.nodes import Program
 from steptp.policy.tuning import graph, lanes, tiles
-from steptp.policy.tuning.view import View
-from steptp.rewrite import engine
-from steptp.rewrite.base import Applied, Site
+from steptp.policy.tuning.view import View, after
+from steptp.rewrite.base import Site
 
 __all__ = ["CHOICES", "Way", "next_step", "way"]
 
@@ -53,9 +52,8 @@ def next_step(program: Program, host: HostInfo, threads: int, choice: int = 0) -
     view = View(program, host, threads, choice)
     for goal in GOALS:
         for site, why in goal(view):
-            outcome = engine.apply(program, site)
-            if isinstance(outcome, Applied):
-                return Step(site, why, outcome.program)
+            if (made := after(program, site)) is not None:
+                return Step(site, why, made)
     return None
 
 

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from steptp.analysis.features import TRANSCENDENTAL, WEIGHTS, AccessFeatures, LoopFeatures, features
-from steptp.ir.nodes import Expr, Op, Program, Store, Var
+from steptp.ir.nodes import Expr, Op, Store, Var
 from steptp.ir.walk import free_vars, loads, map_expr, subexprs
 from steptp.policy.roofline import predicted_cycles
 from steptp.policy.tuning.tiles import contractions, moved_to, split_to, tile_of
-from steptp.policy.tuning.view import View, Work, stride
+from steptp.policy.tuning.view import View, Work, after
 from steptp.rewrite import engine
-from steptp.rewrite.base import Applied, Site
+from steptp.rewrite.base import Site
 from steptp.rewrite.exprs import expr_at, parse_place
 
 __all__ = ["fused", "inlined", "named", "pulled", "tidied", "tiled_consumers"]
@@ -45,7 +45,7 @@ def inlined(view: View) -> Iterator[tuple[Site, str]]:
         if not isinstance(store, Store) or len(seen.get(_plain(store.value, _variables(view, producer.path)), ())) > 1:
             continue
         readers = sum(any(r.buffer == name for r in w.reads) for w in view.works)
-        if (readers == 1 or not _costly(store.value)) and (added := _made(view, site)) is not None:
+        if (readers == 1 or not _costly(store.value)) and (added := after(view.program, site)) is not None:
             if features(added).flops <= _WASTED * view.found.flops + producer.row.flops:
                 yield site, "it is cheap, and need not go through memory"
 
@@ -140,7 +140,8 @@ def _like(view: View, consumer: Work, heavy: Work, chain: frozenset[int]) -> Ite
     columns = _same(consumer, source, heavy, tile.along)
     if rows is None or rows is columns:
         return
-    reduced = any(w.reduces and w is not heavy and w.top in chain and w not in contractions(view) for w in view.works)
+    products = contractions(view)
+    reduced = any(w.reduces and w is not heavy and w.top in chain and w not in products for w in view.works)
     both = columns is not None and not reduced
     pair: list[LoopFeatures] = []
     for loop, size, why in ((columns if both else None, tile.columns, "columns of a tile"), (rows, tile.rows, "rows of a tile")):
@@ -157,7 +158,7 @@ def _like(view: View, consumer: Work, heavy: Work, chain: frozenset[int]) -> Ite
             ln.var
             for ln in first
             if any(
-                stride(r, v.var) != 0 for r in heavy.reads if stride(r, tile.along.var) != 0 for v in heavy.parallel if _same(consumer, source, heavy, v) is ln
+                r.stride(v.var) != 0 for r in heavy.reads if r.stride(tile.along.var) != 0 for v in heavy.parallel if _same(consumer, source, heavy, v) is ln
             )
         }
         needs -= {rows.var}
@@ -167,29 +168,24 @@ def _like(view: View, consumer: Work, heavy: Work, chain: frozenset[int]) -> Ite
 
 def _same(consumer: Work, source: AccessFeatures, heavy: Work, loop: LoopFeatures) -> LoopFeatures | None:
     """The consumer's loop, split or not, with the step that ``loop`` has in the contraction's result."""
-    alike = [ln for ln in consumer.own if stride(source, ln.var) == stride(heavy.target, loop.var) and ln.extent == loop.extent]
+    alike = [ln for ln in consumer.own if source.stride(ln.var) == heavy.target.stride(loop.var) and ln.extent == loop.extent]
     if alike:
         return alike[0]
     size = {ln.var: ln.extent for ln in consumer.own}
-    steps = {b: stride(source, b) for _, b in consumer.parts}
+    steps = {b: source.stride(b) for _, b in consumer.parts}
     return next(
         (ln for ln in consumer.own for a, b in consumer.parts
-         if a == ln.var and b in size and size[b] * ln.extent == loop.extent and steps[b] == stride(heavy.target, loop.var)), None,
+         if a == ln.var and b in size and size[b] * ln.extent == loop.extent and steps[b] == heavy.target.stride(loop.var)), None,
     )  # fmt: skip
 
 
 def _producers(view: View, consumer: Work) -> frozenset[int]:
     """Top-level nests before the consumer's from which it is computed."""
-    by_target: dict[str, set[int]] = defaultdict(set)
-    reads: dict[int, set[str]] = defaultdict(set)
-    for w in view.works:
-        by_target[w.target.buffer].add(w.top)
-        reads[w.top] |= {r.buffer for r in w.reads}
     found: set[int] = set()
     pending = {consumer.top}
     while pending:
         here = pending.pop()
-        fresh = {t for name in reads[here] for t in by_target[name] if t < consumer.top} - found
+        fresh = {t for t in view.feeds[here] if t < consumer.top} - found
         found |= fresh
         pending |= fresh
     return frozenset(found)
@@ -204,7 +200,7 @@ def pulled(view: View) -> Iterator[tuple[Site, str]]:
         target = tuple(map(int, str(site.param("at")).split(".")))
         if target in inner or target in last or any(target[:n] in inner for n in range(1, len(target))):
             continue
-        made, before = _made(view, site), sum(w.row.instances for w in view.works if w.top == site.path[0])
+        made, before = after(view.program, site), sum(w.row.instances for w in view.works if w.top == site.path[0])
         if made is not None and features(made).instances - view.found.instances <= (_MORE - 1) * before:
             yield site, "what a few iterations need is computed just before them and stays in the cache"
 
@@ -214,11 +210,6 @@ def fused(view: View) -> Iterator[tuple[Site, str]]:
     now = predicted_cycles(view.program, view.host, view.threads)
     for name in ("operator_fusion", "epilogue_fusion"):
         for site in engine.sites(view.program, [name]):
-            made = _made(view, site) if len(site.path) == 1 else None
+            made = after(view.program, site) if len(site.path) == 1 else None
             if made is not None and predicted_cycles(made, view.host, view.threads) < 0.98 * now:
                 yield site, "one pass over memory instead of two"
-
-
-def _made(view: View, site: Site) -> Program | None:
-    outcome = engine.apply(view.program, site)
-    return outcome.program if isinstance(outcome, Applied) else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from steptp.analysis.features import LoopFeatures
 from steptp.policy.tuning.tiles import contractions, moved_to, split_to, tile_of
-from steptp.policy.tuning.view import View, Work, stride
+from steptp.policy.tuning.view import View, Work
 from steptp.rewrite.base import Site
 
 __all__ = ["along_rows", "partial_results", "shared_out", "vectors"]
@@ -36,7 +36,7 @@ def along_rows(view: View) -> Iterator[tuple[Site, str]]:
 
 def _even(work: Work, loop: LoopFeatures) -> int:
     """How well the accesses suit vectors along a loop: each one off the line costs more than several others gain, and a write gains most."""
-    steps = [stride(a, loop.var) for a in work.row.accesses]
+    steps = [a.stride(loop.var) for a in work.row.accesses]
     return 2 * (steps[-1] == 1) + sum(s == 1 for s in steps[:-1]) - 4 * sum(s not in (0, 1) for s in steps)
 
 
@@ -50,7 +50,7 @@ def partial_results(view: View) -> Iterator[tuple[Site, str]]:
     """A reduction along contiguous elements keeps partial results in lanes."""
     for work in _loose(view):
         last = work.own[-1]
-        if not work.reduces or last not in work.reductions or last.kind != "for" or any(stride(r, last.var) not in (0, 1) for r in work.reads):
+        if not work.reduces or last not in work.reductions or last.kind != "for" or any(r.stride(last.var) not in (0, 1) for r in work.reads):
             continue
         size = _lanes(view, work, last)
         if size is None or work.row.instances <= 0:
@@ -65,7 +65,7 @@ def vectors(view: View) -> Iterator[tuple[Site, str]]:
     """The innermost loop fills vectors."""
     for work in _loose(view):
         last = work.own[-1]
-        if last.kind != "for" or last.carried != "none" or stride(work.target, last.var) != 1:
+        if last.kind != "for" or last.carried != "none" or work.target.stride(last.var) != 1:
             continue
         size = _lanes(view, work, last)
         if size is None:

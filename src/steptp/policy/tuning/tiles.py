@@ -17,7 +17,7 @@ from steptp.ir.sizes import shape_of
 from steptp.ir.types import Scope
 from steptp.ir.walk import buffer_table, declaring_path
 from steptp.policy.roofline import LATENCY, LOADS, PIPES, registers
-from steptp.policy.tuning.view import View, Work, stride
+from steptp.policy.tuning.view import View, Work
 from steptp.rewrite.base import Site
 from steptp.rewrite.context import path_text
 
@@ -50,11 +50,11 @@ def _pairs(work: Work) -> Iterator[tuple[LoopFeatures, LoopFeatures]]:
     inner, outer = work.inner(), work.outer()
     loops = [ln for ln in work.parallel if ln.var not in outer and ln.extent > 1]
     over = [r.var for r in work.reductions]
-    reads = [a for a in work.reads if any(stride(a, r) != 0 for r in over)]
+    reads = [a for a in work.reads if any(a.stride(r) != 0 for r in over)]
     for a in loops:
         for b in loops:
-            only_a = any(stride(r, a.var) != 0 and stride(r, b.var) == 0 for r in reads)
-            only_b = any(stride(r, b.var) != 0 and stride(r, a.var) == 0 for r in reads)
+            only_a = any(r.stride(a.var) != 0 and r.stride(b.var) == 0 for r in reads)
+            only_b = any(r.stride(b.var) != 0 and r.stride(a.var) == 0 for r in reads)
             if a is not b and only_a and only_b and (a.kind != "unroll" or a.var in inner):
                 yield a, b
 
@@ -81,7 +81,7 @@ def _ranked(view: View, work: Work) -> list[Tile]:
         for columns in _parts(a, inner, [n * lanes for n in (1, 2, 3, 4)]):
             for rows in _parts(b, inner, list(_ROWS)):
                 if columns % lanes == 0 and (cost := _cost(view, work, Tile(a, b, columns, rows, 0.0), lanes)) is not None:
-                    near = sum(abs(stride(r, b.var) or 0) for r in work.reads if stride(r, a.var) == 0)
+                    near = sum(abs(r.stride(b.var) or 0) for r in work.reads if r.stride(a.var) == 0)
                     order = (round(cost, 4), abs(columns / lanes - 2), float(near), -float(rows))
                     found.append((order, Tile(a, b, columns, rows, cost)))
     found.sort(key=lambda row: row[0])
@@ -100,7 +100,7 @@ def _cost(view: View, work: Work, tile: Tile, lanes: int) -> float | None:
         return None
     loads, factor = 0.0, 1.0
     for read in work.reads:
-        a, b = stride(read, tile.along.var), stride(read, tile.across.var)
+        a, b = read.stride(tile.along.var), read.stride(tile.across.var)
         if a != 0 and b == 0:
             loads += vectors
             factor *= 1.0 if a == 1 else _PACKED
@@ -108,7 +108,7 @@ def _cost(view: View, work: Work, tile: Tile, lanes: int) -> float | None:
             loads += held * (1 if a == 1 else lanes)
         else:
             loads += tile.rows if b != 0 else 1
-    if stride(work.target, tile.along.var) != 1:
+    if work.target.stride(tile.along.var) != 1:
         factor *= _PACKED
     return max(held / PIPES, loads / LOADS, LATENCY) / (held * lanes) * factor
 
@@ -132,7 +132,7 @@ def _steps(view: View, work: Work, tile: Tile) -> Iterator[tuple[Site, str]]:
     first = work.reductions[0]
     if not _tile_sized(view, work, tile):
         yield Site.of("cache_read_write", first.path, mode="accumulate", buffer=work.target.buffer), "the tile stays in registers over the reduction"
-    elif stride(work.target, tile.along.var) != 1 and (dim := _dimension(view, tile, work.target)) is not None:
+    elif work.target.stride(tile.along.var) != 1 and (dim := _dimension(view, tile, work.target)) is not None:
         yield _turned(view, work.target.buffer, dim)
     yield from _packing(view, work, tile)
     if tile.along.kind == "for":
@@ -146,7 +146,7 @@ def stride_first(work: Work) -> Iterator[tuple[Site, str]]:
     if work.inner() or not work.reductions or work.own[-1].var != work.reductions[-1].var:
         return
     for n, ln in enumerate(work.own):
-        if ln in work.parallel and stride(work.target, ln.var) == 1 and all(stride(r, ln.var) in (0, 1) for r in work.reads) and ln.kind == "for":
+        if ln in work.parallel and work.target.stride(ln.var) == 1 and all(r.stride(ln.var) in (0, 1) for r in work.reads) and ln.kind == "for":
             yield Site.of("loop_reorder", work.own[n].path, to=len(work.loops) - 1), "neighbouring elements are computed one after another"
 
 
@@ -184,9 +184,9 @@ def _increasing(values: list[int]) -> list[int]:
 
 def _order(work: Work, tile: Tile) -> list[LoopFeatures]:
     """What the operand along the vector depends on, the other parallel loops, the reductions, the rows, the columns."""
-    streamed = [r for r in work.reads if stride(r, tile.along.var) != 0 and stride(r, tile.across.var) == 0]
+    streamed = [r for r in work.reads if r.stride(tile.along.var) != 0 and r.stride(tile.across.var) == 0]
     rest = [ln for ln in work.parallel if ln not in (tile.along, tile.across)]
-    first = [ln for ln in rest if any(stride(r, ln.var) != 0 for r in streamed)]
+    first = [ln for ln in rest if any(r.stride(ln.var) != 0 for r in streamed)]
     return [*first, *(ln for ln in rest if ln not in first), *work.reductions, tile.across, tile.along]
 
 
@@ -201,7 +201,7 @@ def _packing(view: View, work: Work, tile: Tile) -> Iterator[tuple[Site, str]]:
     table = buffer_table(view.program)
     tmps = view.ctx.tmp_names
     for read in work.reads:
-        if stride(read, tile.along.var) == 0 or stride(read, tile.across.var) != 0:
+        if read.stride(tile.along.var) == 0 or read.stride(tile.across.var) != 0:
             continue
         if read.buffer in tmps:
             yield from _layout(view, work, tile, read)
@@ -216,23 +216,23 @@ def _packing(view: View, work: Work, tile: Tile) -> Iterator[tuple[Site, str]]:
 def _dimension(view: View, tile: Tile, read: AccessFeatures) -> int | None:
     """The dimension of the buffer that the vector runs along."""
     shape = shape_of(buffer_table(view.program)[read.buffer].shape, view.program)
-    step = stride(read, tile.along.var)
+    step = read.stride(tile.along.var)
     return next((d for d in range(len(shape)) if prod(shape[d + 1 :]) == step and shape[d] > 1), None)
 
 
 def _home(work: Work, tile: Tile, read: AccessFeatures) -> Path | None:
     """The loop just outside the first one along which the operand is used again (``()``: the whole program); ``None`` with too little use."""
     for n, ln in enumerate(work.loops):
-        if stride(read, ln.var) == 0:
-            uses = prod(o.extent for o in work.loops[n:] if stride(read, o.var) == 0 and o is not tile.across)
+        if read.stride(ln.var) == 0:
+            uses = prod(o.extent for o in work.loops[n:] if read.stride(o.var) == 0 and o is not tile.across)
             return (work.loops[n - 1].path if n else ()) if ln is not tile.across and uses >= _REUSE else None
     return None
 
 
 def _panel(work: Work, tile: Tile, read: AccessFeatures) -> bool:
     """Whether neighbouring vectors of the operand lie close together already."""
-    step = stride(read, work.reductions[-1].var)
-    return stride(read, tile.along.var) == 1 and step is not None and abs(step) * work.itemsize < _FAR
+    step = read.stride(work.reductions[-1].var)
+    return read.stride(tile.along.var) == 1 and step is not None and abs(step) * work.itemsize < _FAR
 
 
 def _layout(view: View, work: Work, tile: Tile, read: AccessFeatures) -> Iterator[tuple[Site, str]]:

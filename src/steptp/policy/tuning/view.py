@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,11 +11,12 @@ from steptp.analysis.host import HostInfo
 from steptp.ir.nodes import Path, Program, Store
 from steptp.ir.walk import free_vars, loads
 from steptp.policy.roofline import statement_cycles
-from steptp.rewrite.base import ParamValue
+from steptp.rewrite import engine
+from steptp.rewrite.base import Applied, ParamValue, Site
 from steptp.rewrite.context import Context
 from steptp.rewrite.tools import tile_sizes
 
-__all__ = ["TILE", "View", "Work"]
+__all__ = ["TILE", "View", "Work", "after"]
 
 TILE = 64
 """Extent up to which a loop is taken for the inner part of a split."""
@@ -47,16 +49,16 @@ class Work:
 
     @property
     def itemsize(self) -> int:
-        return max((a.bytes // a.elements for a in self.row.accesses if a.elements), default=4)
+        return self.row.itemsize
 
     @property
     def parallel(self) -> tuple[LoopFeatures, ...]:
         """Own loops that index the target."""
-        return tuple(ln for ln in self.own if stride(self.target, ln.var) != 0)
+        return tuple(ln for ln in self.own if self.target.stride(ln.var) != 0)
 
     @property
     def reductions(self) -> tuple[LoopFeatures, ...]:
-        return tuple(ln for ln in self.own if stride(self.target, ln.var) == 0)
+        return tuple(ln for ln in self.own if self.target.stride(ln.var) == 0)
 
     def inner(self) -> frozenset[str]:
         """Variables of loops that are the inner part of a split."""
@@ -65,11 +67,6 @@ class Work:
     def outer(self) -> frozenset[str]:
         """Variables of the other loops of such splits."""
         return frozenset(a for a, _ in self.parts)
-
-
-def stride(access: AccessFeatures, var: str) -> int | None:
-    """Elements between neighbouring iterations of ``var``; ``None``: not linear."""
-    return dict(access.strides).get(var, 0)
 
 
 def _parts(store: Store, row: StatementFeatures, loops: tuple[LoopFeatures, ...]) -> frozenset[tuple[str, str]]:
@@ -86,6 +83,12 @@ def _parts(store: Store, row: StatementFeatures, loops: tuple[LoopFeatures, ...]
     return frozenset(found)
 
 
+def after(program: Program, site: Site) -> Program | None:
+    """The program that a step leads to; ``None`` where it does not apply."""
+    outcome = engine.apply(program, site)
+    return outcome.program if isinstance(outcome, Applied) else None
+
+
 class View:
     """One state. ``choice`` picks among register tiles, best first."""
 
@@ -99,14 +102,25 @@ class View:
         """Stores in program order; resets are left out."""
         priced = [(st, c) for st, c in statement_cycles(self.program, self.host, self.threads) if not st.is_reset]
         total = sum(c for _, c in priced) or 1.0
+        stores = dict(self.ctx.stores)
         out = []
         for st, cycles in priced:
-            loops = tuple(sorted((ln for ln in self.found.loops if st.path[: len(ln.path)] == ln.path), key=lambda ln: len(ln.path)))
+            loops = self.found.around(st)
             chain = set(self.ctx.chain(loops[-1].path)) if loops else set()
             own = tuple(ln for ln in loops if ln.path in chain and len(self.ctx.stores_under(ln.path)) == 1)
-            store = dict(self.ctx.stores)[st.path]
+            store = stores[st.path]
             out.append(Work(st, st.path, loops, own, cycles, cycles / total, store.reduce is not None, _parts(store, st, loops)))
         return tuple(out)
+
+    @cached_property
+    def feeds(self) -> dict[int, frozenset[int]]:
+        """Each top-level nest, and those that write what it reads."""
+        writers: dict[str, set[int]] = defaultdict(set)
+        reads: dict[int, set[str]] = defaultdict(set)
+        for w in self.works:
+            writers[w.target.buffer].add(w.top)
+            reads[w.top] |= {r.buffer for r in w.reads}
+        return {top: frozenset(t for name in names for t in writers.get(name, ())) for top, names in reads.items()}
 
     def factor(self, size: int) -> ParamValue:
         """A tile size of that value that the program has already, by name; else the number."""

@@ -105,15 +105,18 @@ def _product_of_reads(value: Expr, along: set[str]) -> bool:
     return isinstance(value, Load) and any(along & free_vars(i) for i in value.indices)
 
 
+def _shift(index: Expr, loop: Loop, tile: Tile) -> Expr:
+    """What an index adds to the iteration that the tile and the place in it make."""
+    mine = free_vars(index) & tile.inner
+    return simplify_index(index - Var(loop.var) * tile.size - Var(min(mine, default=loop.var)))
+
+
 def _ends(buffer: Buffer, indices: tuple[Expr, ...], loop: Loop, tile: Tile) -> bool:
     """The iterations past the end read past the end of the buffer, where its padded copy holds zeros: no window that slides over it, no part of it."""
     moved = [d for d, i in enumerate(indices) if free_vars(i) & {loop.var, *tile.inner}]
     if len(moved) != 1:
         return False
-    index = indices[moved[0]]
-    mine = free_vars(index) & tile.inner
-    rest = simplify_index(index - Var(loop.var) * tile.size - Var(min(mine, default=loop.var)))
-    return same_index(rest, ix(0)) and same_index(buffer.shape[moved[0]], tile.whole)
+    return same_index(_shift(indices[moved[0]], loop, tile), ix(0)) and same_index(buffer.shape[moved[0]], tile.whole)
 
 
 def _place(buffer: Buffer, indices: tuple[Expr, ...], loop: Loop, tile: Tile, written: bool) -> int | NotApplicable | None:
@@ -123,8 +126,7 @@ def _place(buffer: Buffer, indices: tuple[Expr, ...], loop: Loop, tile: Tile, wr
     if any(any(loads(i)) for i in indices):
         return NotApplicable("look-up", f"{buffer.name} is indexed through memory")
     if len(moved) == 1:
-        mine = free_vars(indices[moved[0]]) & tile.inner
-        rest = simplify_index(indices[moved[0]] - Var(loop.var) * tile.size - Var(min(mine, default=loop.var)))
+        rest = _shift(indices[moved[0]], loop, tile)
         if not free_vars(rest) & along:
             if written and not same_index(rest, ix(0)):
                 return NotApplicable("index", f"{buffer.name} is written in the nest and read at other iterations of it")
