@@ -21,6 +21,7 @@ from steptp.cli import saturate as _saturate
 from steptp.cli import show as _show
 from steptp.cli import sites as _sites
 from steptp.cli import strategies as _strategies
+from steptp.cli import train as _train
 from steptp.cli import verify as _verify
 from steptp.errors import StepTPError
 
@@ -50,7 +51,7 @@ def _top(version: Annotated[bool, typer.Option("--version", callback=_version, i
     """Verified, measured single steps of tensor-program optimisation."""
 
 
-for _verb in (_build, _show, _verify, _mutate, _audit, _sites, _apply, _saturate, _optimize, _report, _lower, _strategies, _doctor):
+for _verb in (_build, _show, _verify, _mutate, _audit, _sites, _apply, _saturate, _train, _optimize, _report, _lower, _strategies, _doctor):
     _verb.register(app)
 
 

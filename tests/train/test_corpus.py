@@ -1,0 +1,86 @@
+"""Nothing of a held-out split is trained on."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from steptp.dataset.store import Dataset
+from steptp.errors import DatasetError
+from steptp.train.config import SftConfig
+from steptp.train.corpus import read_corpus, read_texts
+
+
+def _config(**keys: Any) -> SftConfig:
+    base: dict[str, Any] = {"data": ("x",), "model": "m", "mix": ({"task": "named", "form": "edit"},), "answers": {"epochs": 1}}
+    return SftConfig.model_validate(base | keys)
+
+
+def _changed(data: Dataset) -> Dataset:
+    return Dataset(data.folder / "other", copy.deepcopy(data.steps), copy.deepcopy(data.programs), data.info)
+
+
+def _of(data: Dataset, split: str) -> list[dict[str, Any]]:
+    return [s for s in data.steps if s["split"] == split and s["verdict"] == "ok"]
+
+
+def test_only_the_train_split_is_read(data: Dataset) -> None:
+    found = read_corpus(_config(), [data])
+    ((source, samples),) = found.train
+    assert source.name == "named/edit"
+    assert {s.id for s in samples} == {s["id"] for s in _of(data, "train")}
+    assert {s.split for s in found.validation} == {"validation"}
+    texts = set(read_texts([data]))
+    held = [s for s in data.steps if s["split"] != "train"]
+    assert texts
+    assert not texts & {data.programs[h]["text"] for s in held for h in (s["parent"], s["child"]) if h}
+    assert {data.programs[s["child"]]["text"] for s in _of(data, "train")} <= texts
+
+
+@pytest.mark.parametrize("split", ["test_seen_family", "validation"])
+def test_a_planted_root_is_refused(data: Dataset, split: str) -> None:
+    planted = _changed(data)
+    row = next(s for s in planted.steps if s["split"] == split)
+    row["split"] = "train"
+    for read in (lambda: read_corpus(_config(), [planted]), lambda: read_texts([planted]), lambda: read_corpus(_config(), [data, planted])):
+        with pytest.raises(DatasetError, match=row["root"]) as caught:
+            read()
+        assert caught.value.code == "train-leak"
+
+
+def test_a_family_that_another_folder_holds_out_is_refused(data: Dataset) -> None:
+    planted = _changed(data)
+    for row in planted.steps:
+        row.update(root=row["root"][::-1], split="test_new_family")
+    with pytest.raises(DatasetError, match="family"):
+        read_corpus(_config(), [data, planted])
+
+
+def test_a_program_that_a_held_out_split_also_has_is_left_out(data: Dataset) -> None:
+    planted = _changed(data)
+    theirs = next(s for s in planted.steps if s["split"] == "test_seen_family")
+    ours = next(s for s in planted.steps if s["split"] == "train" and s["verdict"] == "ok")
+    theirs["child"] = ours["child"]
+    found = read_corpus(_config(), [planted])
+    assert ours["id"] not in {s.id for _, samples in found.train for s in samples}
+    assert found.left_out["program also in a held-out split"] >= 1
+    assert planted.programs[ours["child"]]["text"] not in read_texts([planted])
+
+
+def test_folders_are_joined_and_samples_drawn_by_the_seed(data: Dataset) -> None:
+    twice = read_corpus(_config(), [data, _changed(data)])
+    ((_, once),) = read_corpus(_config(), [data]).train
+    assert [s.id for s in twice.train[0][1]] == [s.id for s in once]
+    assert twice.left_out["in an earlier folder"] == len(once)
+    few = {"mix": ({"task": "named", "form": "edit", "samples": 3},)}
+    drawn = [[s.id for s in read_corpus(_config(seed=seed, **few), [data]).train[0][1]] for seed in (0, 0, 1, 2)]
+    assert drawn[0] == drawn[1]
+    assert len({tuple(d) for d in drawn}) > 1
+    assert all(len(d) == 3 for d in drawn)
+
+
+def test_a_mix_without_samples_is_refused(data: Dataset) -> None:
+    with pytest.raises(DatasetError, match="train-empty"):
+        read_corpus(_config(mix=({"task": "action", "form": "action"},)), [data])
