@@ -50,3 +50,15 @@ def test_a_claim_of_the_loops_is_explained(texts: Path) -> None:
     record = ran.json["explanation"]
     assert [dict(s["at"])["c"] for s in record["spots"]] == [0, 1]
     assert record["spots"][0]["shown"].startswith("   1 | L^{4}")
+
+
+def test_refused_mutants(texts: Path) -> None:
+    ran = steptp("mutate", texts / "a.leir", "--operator", "bound_short", "--limit", 3, "--explain", "--json")
+    told = [m["explanation"] for m in ran.json["mutants"] if m["outcome"] == "killed"]
+    assert ran.code == 0
+    assert told
+    assert all(one["kind"] == m["verdict"] and one["spots"] for one, m in zip(told, (m for m in ran.json["mutants"] if m["outcome"] == "killed"), strict=True))
+    shown = steptp("mutate", texts / "a.leir", "--operator", "bound_short", "--limit", 3, "--explain").out
+    assert "they part here" in shown or "why:" in shown
+    plain = steptp("mutate", texts / "a.leir", "--operator", "bound_short", "--limit", 3, "--json")
+    assert all("explanation" not in m and "told" not in m for m in plain.json["mutants"])

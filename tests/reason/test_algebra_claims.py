@@ -102,3 +102,23 @@ def test_corrupted_texts_are_rejected() -> None:
         if changed is not None:
             tried += 1
             assert _problems(changed[1], program, step.program, site), changed
+
+
+@pytest.mark.parametrize(
+    ("value", "site"),
+    [
+        ("rsqrt(s[i])*w[i,k]", "expand_powsimp@1.0.0:at=1.0,by=reciprocal"),  # the root stays in loop k, and so does all that is new
+        ("w[i,k]*rsqrt(s[i])", "expand_powsimp@1.0.0:at=1,by=quotient"),
+        ("1/sqrt(s[i])*w[i,k]", "powsimp@1.0.0:at=1.0,by=reciprocal"),
+        ("select(w[i,k]<20,log1p(exp(w[i,k])),w[i,k])", "expand_log@1.0.0:at=1.1"),  # an input, but it is a condition that speaks of it
+        ("select(w[i,k]<20,w[i,k]+log1p(exp(-w[i,k])),w[i,k])", "logsimp@1.0.0:at=1.1,by=product"),
+        ("w[i,k]*(w[i,k]-s[i])-s[i]*(w[i,k]-s[i])", "expand_collect@1.0.0:at=1,term=0,sum=1"),  # the term that stays has s as a factor, too
+        ("w[i,k]*(w[i,k]-s[i])-s[i]*(w[i,k]-s[i])", "expand_collect@1.0.0:at=1,term=1,sum=1"),
+        ("(w[i,k]-x[i])/sqrt(abs(y[i])+1)*z[i]", "together@1.0.0:at=1"),  # no sum moves beneath the divisor
+    ],
+)
+def test_all_that_an_algebra_step_rests_on_is_owed_and_no_more(value: str, site: str) -> None:
+    program, step, text = _explained(value, site)
+    assert _problems(text, program, step.program, site) == ()
+    for sentence in text.split("Legal:\n")[1].split("Effect:\n")[0].splitlines():
+        assert any("Legal" in p for p in _problems(text.replace(sentence + "\n", "", 1), program, step.program, site)), sentence

@@ -12,6 +12,7 @@ from steptp.reason.patterns import read_sentence
 from steptp.reason.rederive.context import CheckContext
 from steptp.reason.rederive.nests import nests_behind
 from steptp.reason.rederive.order import ORDER
+from steptp.reason.rederive.symbolic import run
 from steptp.rewrite import engine
 from steptp.rewrite.base import Applied, Site
 
@@ -138,3 +139,32 @@ def test_true_explanations_are_confirmed(text: str, site: str) -> None:
     parent, applied, where = _applied(text, site)
     why = explain(parent, applied, where, candidates=(where,), rule="balanced-random", host=HOST, seed=3)
     assert check_text(why.text, parent, applied.program, site, candidates=[site], host=HOST.to_dict()) == ()
+
+
+GUARDED = """in x f32[H={size}]
+out Y[]
+for i:5
+ tmp t[] local
+ if i<H//4: for j:4 t[]+=x[4*i+j]
+ Y[]+=t[]
+"""
+"""Below H=20 the last iteration reads a sum that nothing has begun."""
+
+
+@pytest.mark.parametrize("size", [20, 4000])
+def test_larger_sizes_are_tried_where_the_tiny_ones_leave_a_read_element_unwritten(size: int) -> None:
+    parent, applied, where = _applied(GUARDED.format(size=size), "operator_fission@0:at=1,depth=1")
+    ctx = CheckContext(parent, applied.program, where.id, "", where.path, {}, (), {})
+    assert ctx.tiny
+    assert all(run(program).undefined for program, _ in ctx.tiny)
+    why = explain(parent, applied, where, candidates=[where], rule="balanced-random", host=HOST)
+    assert check_text(why.text, parent, applied.program, where.id, candidates=[where.id], host=HOST.to_dict()) == ()
+    assert _claim(_kept("Y"), parent, applied.program, where.path) is None
+    assert _claim(_changed("Y"), parent, applied.program, where.path) == "the order is the same"
+
+
+def test_without_sizes_at_which_all_is_written_a_claim_is_refused_with_the_reason() -> None:
+    text = GUARDED.format(size=20)
+    _, applied, where = _applied(text, "operator_fission@0:at=1,depth=1")
+    never = parse(text.replace("i<H//4", "i<H//4-1"))
+    assert _claim(_kept("Y"), never, applied.program, where.path) == "at all sizes tried, the parent reads elements that nothing has written"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import chain, pairwise
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from steptp.dataset.store import Dataset
 from steptp.errors import DatasetError
 from steptp.train.config import SftConfig
 from steptp.train.corpus import read_corpus, read_texts
+from steptp.train.run import _in_order
 
 
 def _config(**keys: Any) -> SftConfig:
@@ -32,7 +34,7 @@ def test_only_the_train_split_is_read(data: Dataset) -> None:
     assert source.name == "named/edit"
     assert {s.id for s in samples} == {s["id"] for s in _of(data, "train")}
     assert {s.split for s in found.validation} == {"validation"}
-    texts = set(read_texts([data]))
+    texts = set(chain.from_iterable(read_texts([data])))
     held = [s for s in data.steps if s["split"] != "train"]
     assert texts
     assert not texts & {data.programs[h]["text"] for s in held for h in (s["parent"], s["child"]) if h}
@@ -66,7 +68,7 @@ def test_a_program_that_a_held_out_split_also_has_is_left_out(data: Dataset) -> 
     found = read_corpus(_config(), [planted])
     assert ours["id"] not in {s.id for _, samples in found.train for s in samples}
     assert found.left_out["program also in a held-out split"] >= 1
-    assert planted.programs[ours["child"]]["text"] not in read_texts([planted])
+    assert planted.programs[ours["child"]]["text"] not in set(chain.from_iterable(read_texts([planted])))
 
 
 def test_folders_are_joined_and_samples_drawn_by_the_seed(data: Dataset) -> None:
@@ -84,3 +86,14 @@ def test_folders_are_joined_and_samples_drawn_by_the_seed(data: Dataset) -> None
 def test_a_mix_without_samples_is_refused(data: Dataset) -> None:
     with pytest.raises(DatasetError, match="train-empty"):
         read_corpus(_config(mix=({"task": "action", "form": "action"},)), [data])
+
+
+def test_programs_of_one_root_stand_together(data: Dataset) -> None:
+    groups = read_texts([data])
+    by_text = {row["text"]: row["root"] for row in data.programs.values()}
+    assert [len({by_text[text] for text in group}) for group in groups] == [1] * len(groups)
+    ordered, other = (list(_in_order(groups, seed)) for seed in (0, 1))
+    assert sorted(ordered) == sorted(other) == sorted(chain.from_iterable(groups))
+    assert ordered != other
+    roots = [by_text[text] for text in ordered]
+    assert len([1 for a, b in pairwise(roots) if a != b]) == len(groups) - 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def _config(data: Dataset, **keys: Any) -> ScratchConfig:
 
 def test_the_tokenizer_keeps_texts_and_splits_digits(data: Dataset) -> None:
     samples = list(samples_of(data, "named", "edit", reasons=True, split="train"))
-    texts = [*read_texts([data]), *(text for s in samples for text in (s.prompt, s.completion))]
+    texts = [*chain.from_iterable(read_texts([data])), *(text for s in samples for text in (s.prompt, s.completion))]
     tokenizer = new_tokenizer(texts, 600, 700)
     for text in [*texts, "tmp é f64[N=1024] 'ç' <|end"]:
         assert tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids) == text
@@ -44,7 +45,7 @@ def test_the_tokenizer_keeps_texts_and_splits_digits(data: Dataset) -> None:
 
 
 def test_the_usual_size_is_between_six_and_eight_million(data: Dataset) -> None:
-    tokenizer = new_tokenizer(read_texts([data]), 600, 768)
+    tokenizer = new_tokenizer(chain.from_iterable(read_texts([data])), 600, 768)
     model = new_model(Decoder(), tokenizer, 768, 0)
     missing = (4096 - len(tokenizer)) * Decoder().width
     assert 6e6 < model.num_parameters() + missing < 8e6

@@ -13,6 +13,7 @@ from steptp.cli import apply as _apply
 from steptp.cli import audit as _audit
 from steptp.cli import build as _build
 from steptp.cli import doctor as _doctor
+from steptp.cli import evaluate as _evaluate
 from steptp.cli import lower as _lower
 from steptp.cli import mutate as _mutate
 from steptp.cli import optimize as _optimize
@@ -51,7 +52,7 @@ def _top(version: Annotated[bool, typer.Option("--version", callback=_version, i
     """Verified, measured single steps of tensor-program optimisation."""
 
 
-for _verb in (_build, _show, _verify, _mutate, _audit, _sites, _apply, _saturate, _train, _optimize, _report, _lower, _strategies, _doctor):
+for _verb in (_build, _show, _verify, _mutate, _audit, _sites, _apply, _saturate, _train, _evaluate, _optimize, _report, _lower, _strategies, _doctor):
     _verb.register(app)
 
 

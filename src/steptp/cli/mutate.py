@@ -17,6 +17,7 @@ def register(app: typer.Typer) -> None:
         seed: Annotated[int, typer.Option(min=0, help="Seed of the choice and of the inputs.")] = 0,
         limit: Annotated[int, typer.Option(min=1, help="At most this many mutants.")] = 40,
         compiled: Annotated[bool, typer.Option(help="Also run what tiers 0 to 3 accept as compiled code (tier 4).")] = True,
+        explain: Annotated[bool, typer.Option("--explain", help="Of a refused mutant: one element, how both compute it, and where they part.")] = False,
         json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
     ) -> None:
         """Mutate program X and verify every mutant against it.
@@ -24,12 +25,13 @@ def register(app: typer.Typer) -> None:
         Exit status 0 when the verifier refuses every mutant that has a witness, 1 when one survives, 2 on bad input.
         """
         from dataclasses import asdict
+        from textwrap import indent
 
         from steptp.cli.common import counted, emit_json, read_program
         from steptp.mutate.report import mutate as run
         from steptp.mutate.report import summary
 
-        groups = run(read_program(program), limit=limit, seed=seed, chosen=operator, build_tiers=compiled)
+        groups = run(read_program(program), limit=limit, seed=seed, chosen=operator, build_tiers=compiled, explained=explain)
         report = summary(judged for _, judged in groups)
         if json:
             emit_json({"report": asdict(report), "mutants": [j.as_dict() for _, judged in groups for j in judged]})
@@ -39,6 +41,8 @@ def register(app: typer.Typer) -> None:
                 for one in judged:
                     why = one.witness.kind if one.witness is not None else "no witness"
                     typer.echo(f"{one.outcome:9} {mutant.name:{width}}  {why:12} {one.verdict} at tier {one.tier}: {one.message}")
+                    if one.told is not None:
+                        typer.echo(indent(one.told.render(headed=False), "    "))
             typer.echo(
                 f"{report.killed} of {counted(report.mutants, 'mutant')} with a witness killed, {len(report.survived)} survived, {len(report.undecided)} undecided"
             )

@@ -21,12 +21,14 @@ def register(app: typer.Typer) -> None:
     @app.command("optimize")
     def optimize(
         workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="x.leir, file.py:Class, module:Class, einsum:… or zoo:name")],
-        policy: Annotated[str, typer.Option(help="Who proposes steps: heuristic, random or openai.")] = "heuristic",
+        policy: Annotated[
+            str, typer.Option(help="Who proposes steps: heuristic, random, openai (a model behind an API) or local (a model in this process).")
+        ] = "heuristic",
         search: Annotated[
             str | None, typer.Option(help="beam, bfs, chain, dfs, evolutionary, greedy or mcts; settings as beam:width=2,k=4. Default: what suits the policy.")
         ] = None,
         samples: Annotated[int, typer.Option(min=1, help="Proposals to draw at most.")] = 64,
-        tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of prompts and answers at most (openai).")] = None,
+        tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of prompts and answers at most (openai, local).")] = None,
         measurements: Annotated[int | None, typer.Option(min=1, help="Programs to time at most.")] = None,
         seconds: Annotated[float | None, typer.Option(min=0, help="Seconds of search at most; the closing check and writing come on top.")] = None,
         threads: Annotated[int, typer.Option(min=1, help="Threads of parallel loops.")] = len(os.sched_getaffinity(0)),
@@ -35,11 +37,13 @@ def register(app: typer.Typer) -> None:
         out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the results and of the journal.")] = Path("optimized"),
         resume: Annotated[bool, typer.Option("--resume", help="Continue the search that the folder holds.")] = False,
         preset: Annotated[str | None, typer.Option(help="Preset of a zoo workload.")] = None,
-        model: Annotated[str, typer.Option(help="The model's name (openai).")] = "",
+        model: Annotated[str, typer.Option(help="The model's name (openai); a model folder, a .gguf file, smollm2 or a name (local).")] = "",
+        adapter: Annotated[Path | None, typer.Option(help="Folder of a PEFT adapter for the model (local).")] = None,
         base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible API, as http://127.0.0.1:8000/v1; the key is in OPENAI_API_KEY.")] = None,
-        form: Annotated[str, typer.Option("--format", help="What the model answers: action, edit or rewrite (openai).")] = "action",
-        reasons: Annotated[bool, typer.Option("--reasons", help="Ask for a reason before the answer (openai).")] = False,
-        temperature: Annotated[float, typer.Option(min=0, help="Of sampling (openai).")] = 0.8,
+        form: Annotated[str, typer.Option("--format", help="What the model answers: action, edit or rewrite (openai, local).")] = "action",
+        reasons: Annotated[bool, typer.Option("--reasons", help="Ask for a reason before the answer (openai, local).")] = False,
+        temperature: Annotated[float, typer.Option(min=0, help="Of sampling (openai, local).")] = 0.8,
+        free: Annotated[bool, typer.Option("--free", help="Let the model write anything: no grammar (local), no schema (openai).")] = False,
         json: Annotated[bool, typer.Option("--json", help="Print result.json's content.")] = False,
     ) -> None:
         """Search for a faster program; Ctrl-C ends with the best verified one so far.
@@ -56,8 +60,11 @@ def register(app: typer.Typer) -> None:
         from steptp.search.outcome import find_faster
 
         chosen = algorithm_of(search or usual_search(policy))
+        answers: dict[str, Any] = {"model": model, "form": form, "reasons": reasons, "temperature": temperature, "cache": out / "journal" / "answers.sqlite"}
         if policy == "openai":
-            proposer = _language_model(out, model=model, base_url=base_url, form=form, reasons=reasons, temperature=temperature)
+            proposer = _served(base_url, structured=not free, **answers)
+        elif policy == "local":
+            proposer = policy_of(policy, adapter=adapter, constrained=not free, **answers)
         else:
             proposer = policy_of(policy)
         program = read_program(workload, preset)
@@ -73,11 +80,11 @@ def register(app: typer.Typer) -> None:
         _print(console().print, found.result, found.answer, out)
 
 
-def _language_model(out: Path, **settings: Any) -> Policy:
-    """The policy over HTTP, with its answers in the search's folder; says at once when nothing answers."""
+def _served(base_url: str | None, **settings: Any) -> Policy:
+    """The policy over HTTP; says at once when nothing answers."""
     from steptp.policy.openai_compatible import OpenAICompatible
 
-    made = OpenAICompatible(**settings, cache=out / "journal" / "answers.sqlite")
+    made = OpenAICompatible(base_url=base_url, **settings)
     made.endpoint.check()
     return made
 

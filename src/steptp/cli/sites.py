@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from steptp.ir.nodes import Path, Program
 
 __all__ = ["register"]
 
@@ -24,7 +21,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """List the places and parameters where strategies apply."""
         from steptp.cli.common import console, emit_json, highlight, read_program
-        from steptp.ir.printer import program_lines
+        from steptp.ir.printer import program_lines, statement_place
         from steptp.rewrite import engine, registry
 
         subject = read_program(program, preset)
@@ -42,17 +39,6 @@ def register(app: typer.Typer) -> None:
             out.print(f"\n[bold]{name}[/]  {len(sites)}  [dim]{registry.get(name).summary}[/]")
             width = max(len(site.id) for site in sites)
             for site in sites:
-                out.print(f"  {highlight(site.id.ljust(width))}  [dim]{highlight(_place(subject, site.path, places))}[/]")
+                out.print(f"  {highlight(site.id.ljust(width))}  [dim]{highlight(statement_place(subject, site.path, places))}[/]")
         tail = f", cut at {limit} (use --limit 0 for all)" if found.cut else ""
         out.print(f"\n{len(found.sites)} sites{tail}", style="bold")
-
-
-def _place(program: Program, path: Path, lines: dict[Path, int]) -> str:
-    """Where a site stands: the line of its statement, and the loop that it names."""
-    from steptp.ir.nodes import Loop
-    from steptp.ir.walk import get
-
-    if not path:
-        return "whole program"
-    stmt = get(program, path)
-    return f"line {lines[path]}" + (f", loop {stmt.var}" if isinstance(stmt, Loop) else "")

@@ -9,12 +9,17 @@ from __future__ import annotations
 import random
 import string
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Literal, TypeAlias, get_args
 
 from steptp.analysis.host import HostInfo
+from steptp.errors import LeirError
+from steptp.ir import parse
+from steptp.ir.nodes import Path, Program
+from steptp.ir.printer import program_lines, statement_place
 from steptp.ir.seeds import digest
+from steptp.rewrite.base import Site
 
 __all__ = [
     "FORMS", "TASKS", "Form", "Task", "conversation", "describe_host", "forms_of", "list_candidates", "numbered", "prompt_file", "prompt_versions", "task_prompt",
@@ -57,9 +62,29 @@ def conversation(*turns: str) -> list[dict[str, str]]:
 def task_prompt(
     task: Task, form: Form, reasons: bool, program: str, *, strategy: str = "", site: str = "", host: str = "", candidates: Mapping[str, str] | None = None
 ) -> str:
-    """The question about a program's text. *named* names ``strategy`` and ``site``; *action* shows ``host`` and ``candidates`` (opaque id → site)."""
+    """The question about a program's text. *named* names ``strategy`` and ``site``, and where that is, if the text is of a program; *action* shows ``host`` and ``candidates`` (opaque id → site)."""
     shown = numbered(program) if form == "edit" else program.strip()
-    return prompt_file(_name(task, form, reasons)).format(program=shown, strategy=strategy, site=site, host=host, candidates=list_candidates(candidates or {}))
+    return prompt_file(_name(task, form, reasons)).format(
+        program=shown, strategy=strategy, site=f"{site}{_place(program, site)}", host=host, candidates=list_candidates(candidates or {})
+    )  # fmt: skip
+
+
+def _place(text: str, site: str) -> str:
+    """`` (line 7, loop i)``; empty where the site is no place in the text."""
+    if not site:
+        return ""
+    made = _lines(text)
+    path = Site.parse(site).path
+    return f" ({statement_place(made[0], path, made[1])})" if made is not None and (not path or path in made[1]) else ""
+
+
+@lru_cache(maxsize=64)
+def _lines(text: str) -> tuple[Program, dict[Path, int]] | None:
+    try:
+        program = parse(text)
+    except LeirError:
+        return None
+    return program, program_lines(program)[1]
 
 
 def numbered(text: str) -> str:

@@ -89,7 +89,7 @@ class DemandEvaluator:
         def attempt() -> Scalar:
             self._memo.clear()
             self._depth = 0
-            found = self._back_body(self._root.body, len(self._root.body), output, self._unflatten(output, flat), [0] * self._levels)
+            found = self._back_body(self._root.body, len(self._root.body), output, flat, self._unflatten(output, flat), [0] * self._levels)
             return self._resolve(output, flat, found)
 
         limit = sys.getrecursionlimit()
@@ -172,7 +172,7 @@ class DemandEvaluator:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise BudgetExceeded
-        value = self._resolve(name, flat, self._before(reader, env, name, self._unflatten(name, flat)))
+        value = self._resolve(name, flat, self._before(reader, env, name, flat))
         self._depth -= 1
         return value
 
@@ -204,50 +204,46 @@ class DemandEvaluator:
         env = [*at, *([0] * (self._levels - len(at)))]
         return store.value(env)
 
-    def _before(self, reader: _Node, env: Env, name: str, index: tuple[int, ...]) -> Iterator[tuple[_Node, tuple[int, ...]]]:
-        """Instances that write ``name[index]`` before ``reader`` runs at ``env``, the last one first."""
-        node, env = reader, list(env)
+    def _before(self, reader: _Node, env: Env, name: str, flat: int) -> Iterator[tuple[_Node, tuple[int, ...]]]:
+        """Instances that write element ``flat`` of ``name`` before ``reader`` runs at ``env``, the last one first."""
+        node, env, index = reader, list(env), self._unflatten(name, flat)
         while (parent := node.parent) is not None:
-            yield from self._back_body(parent.body, node.position, name, index, env)
+            yield from self._back_body(parent.body, node.position, name, flat, index, env)
             if name in parent.declares:
                 return
             if parent.extent is not None and name in parent.writes:
                 slot = parent.depth
                 for value in self._iterations(parent, name, index, env, env[slot]):
                     env[slot] = value
-                    yield from self._back_body(parent.body, len(parent.body), name, index, env)
+                    yield from self._back_body(parent.body, len(parent.body), name, flat, index, env)
             node = parent
 
-    def _back_body(self, body: list[_Node], end: int, name: str, index: tuple[int, ...], env: Env) -> Iterator[tuple[_Node, tuple[int, ...]]]:
+    def _back_body(self, body: list[_Node], end: int, name: str, flat: int, index: tuple[int, ...], env: Env) -> Iterator[tuple[_Node, tuple[int, ...]]]:
         for position in range(end - 1, -1, -1):
             node = body[position]
             if name not in node.writes:
                 continue
             self._spend()
             if node.offset is not None:
-                if self._hits(node, index, env):
+                if node.offset(env) == flat:
                     yield node, tuple(env[: node.depth])
             elif node.cond is not None:
                 if node.cond(env):
-                    yield from self._back_body(node.body, len(node.body), name, index, env)
+                    yield from self._back_body(node.body, len(node.body), name, flat, index, env)
             elif node.extent is not None:
                 slot, inner = node.depth, node.body[0]
                 values = self._iterations(node, name, index, env, node.extent(env))
                 if len(node.body) == 1 and inner.offset is not None:  # the common innermost loop, without a generator per iteration
+                    offset = inner.offset
                     for value in values:
                         env[slot] = value
                         self._spend()
-                        if self._hits(inner, index, env):
+                        if offset(env) == flat:
                             yield inner, tuple(env[: inner.depth])
                     continue
                 for value in values:
                     env[slot] = value
-                    yield from self._back_body(node.body, len(node.body), name, index, env)
-
-    def _hits(self, store: _Node, index: tuple[int, ...], env: Env) -> bool:
-        assert store.offset is not None
-        array = self._arrays[store.buffer]
-        return store.offset(env) == sum(i * s for i, s in zip(index, array.strides, strict=True))
+                    yield from self._back_body(node.body, len(node.body), name, flat, index, env)
 
     def _iterations(self, loop: _Node, name: str, index: tuple[int, ...], env: Env, end: int) -> range:
         """Iterations below ``end`` in which a store below ``loop`` may write ``name[index]``, from the last to the first."""

@@ -38,8 +38,7 @@ def exact_const(value: float) -> Real:
     """A double as its exact value or kind."""
     if not math.isfinite(value):
         return value
-    fraction = Fraction(value)
-    return fmpq(fraction.numerator, fraction.denominator)
+    return fmpq(*value.as_integer_ratio())
 
 
 def finite(value: Real) -> Real:

@@ -108,7 +108,7 @@ class Tracer(DemandEvaluator):
         self._depth = 0
         array = self._arrays[output]
         flat = sum(i * s for i, s in zip(index, array.strides, strict=True))
-        writes = self._back_body(self._root.body, len(self._root.body), output, tuple(index), [0] * self._levels)
+        writes = self._back_body(self._root.body, len(self._root.body), output, flat, tuple(index), [0] * self._levels)
         return self._written(output, flat, tuple(index), writes, None, None)
 
     def _build_store(self, node: _Node, stmt: Store, scope: Scope) -> None:
@@ -209,7 +209,7 @@ class Tracer(DemandEvaluator):
             made._open = lambda: [self._term(i, site) for i in expr.indices if any(loads(i))]
             return made
         flat = sum(i * s for i, s in zip(index, self._arrays[expr.buffer].strides, strict=True))
-        return self._written(expr.buffer, flat, index, self._before(site.node, site.env, expr.buffer, index), site.instance, expr)
+        return self._written(expr.buffer, flat, index, self._before(site.node, site.env, expr.buffer, flat), site.instance, expr)
 
     def _instantiated(self, expr: Expr, site: _Site) -> Expr:
         """``expr`` with numbers for indices; a number stands there as a name, which prints without its dtype."""

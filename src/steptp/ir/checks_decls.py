@@ -22,24 +22,25 @@ def names(survey: Survey) -> Iterator[Problem]:
     program = survey.program
     seen: set[str] = set()
     for name in (*(s.name for s in program.sizes), *(b.name for b in (*program.inputs, *program.outputs, *survey.tmps))):
-        yield from _legal(name, Problem("", name=name))
+        if not is_name(name):
+            yield _illegal(name, Problem("", name=name))
         if name in seen:
             yield Problem(f"{name} is declared twice", name=name, hint="every name stands for one thing")
         seen.add(name)
     for met in survey.met:
         if isinstance(met.stmt, Loop):
             var = met.stmt.var
-            yield from _legal(var, Problem("", met.path))
+            if not is_name(var):
+                yield _illegal(var, Problem("", met.path))
             if var in seen:
                 yield Problem(f"loop variable {var} has the name of a size or an array", met.path, hint="rename the loop variable")
             elif any(loop.var == var for loop in met.loops):
                 yield Problem(f"loop variable {var} is already used by a loop around this one", met.path, hint="rename the inner loop variable")
 
 
-def _legal(name: str, at: Problem) -> Iterator[Problem]:
-    if not is_name(name):
-        why = "is reserved" if name in RESERVED else f"is not a name of ASCII letters, digits and '_' with at most {MAX_NAME} characters"
-        yield Problem(f"{name[:40]!r} {why}", at.path, at.name)
+def _illegal(name: str, at: Problem) -> Problem:
+    why = "is reserved" if name in RESERVED else f"is not a name of ASCII letters, digits and '_' with at most {MAX_NAME} characters"
+    return Problem(f"{name[:40]!r} {why}", at.path, at.name)
 
 
 def sizes(survey: Survey) -> Iterator[Problem]:

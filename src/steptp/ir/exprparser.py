@@ -83,13 +83,12 @@ def counted(number: int, noun: str) -> str:
 
 def depth_of(expr: Expr) -> int:
     """Height of an expression tree (a leaf has 1), counted without recursion."""
-    deepest, stack = 0, [(expr, 1)]
-    while stack:
-        node, depth = stack.pop()
-        deepest = max(deepest, depth)
-        children = node.args if isinstance(node, Op) else node.indices if isinstance(node, Load) else (node.arg,) if isinstance(node, Cast) else ()
-        stack.extend((child, depth + 1) for child in children)
-    return deepest
+    depth, level = 0, [expr]
+    while level:
+        depth += 1
+        parts = (n.args if isinstance(n, Op) else n.indices if isinstance(n, Load) else (n.arg,) if isinstance(n, Cast) else () for n in level)
+        level = [part for below in parts for part in below]
+    return depth
 
 
 @lru_cache(maxsize=4096)

@@ -9,7 +9,7 @@ coefficient, then name; constant last), so equal polynomials give equal nodes. N
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import reduce
+from functools import lru_cache, reduce
 
 from steptp.ir.nodes import Const, Expr, Loop, Op, Size, Var, op
 from steptp.ir.types import DType
@@ -21,6 +21,7 @@ Poly = dict[_Key, int]
 _ONE: _Key = ()
 
 
+@lru_cache(maxsize=4096, typed=True)
 def ix(value: int) -> Const:
     """The ``i64`` literal ``value``."""
     return Const(value, DType.I64)
@@ -66,8 +67,12 @@ def _text(atom: Expr) -> str:
 
 
 def _add(a: Poly, b: Poly, scale: int = 1) -> Poly:
-    out = dict(a)
-    for key, value in b.items():
+    return _collect(dict(a), b.items(), scale)
+
+
+def _collect(out: Poly, terms: Iterable[tuple[_Key, int]], scale: int = 1) -> Poly:
+    """``out`` with the terms added in place."""
+    for key, value in terms:
         total = out.get(key, 0) + scale * value
         if total:
             out[key] = total
@@ -77,12 +82,11 @@ def _add(a: Poly, b: Poly, scale: int = 1) -> Poly:
 
 
 def _mul(a: Poly, b: Poly) -> Poly:
-    out: Poly = {}
-    for ka, va in a.items():
-        for kb, vb in b.items():
-            key = tuple(sorted(ka + kb, key=_text))
-            out = _add(out, {key: va * vb})
-    return out
+    if len(b) == 1 and _ONE in b:
+        return {key: value * b[_ONE] for key, value in a.items()}
+    if len(a) == 1 and _ONE in a:
+        return {key: value * a[_ONE] for key, value in b.items()}
+    return _collect({}, ((tuple(sorted(ka + kb, key=_text)), va * vb) for ka, va in a.items() for kb, vb in b.items()))
 
 
 def _poly(expr: Expr, extents: Mapping[str, Expr]) -> Poly:
@@ -180,7 +184,7 @@ def expr_of(poly: Poly) -> Expr:
         return (mono == _ONE, value < 0, -len(mono), -abs(value), tuple(map(_text, mono)))
 
     out: Expr | None = None
-    for mono, value in sorted(poly.items(), key=rank):
+    for mono, value in sorted(poly.items(), key=rank) if len(poly) > 1 else poly.items():
         if mono == _ONE:
             term: Expr = ix(abs(value) if out is not None else value)
         else:

@@ -184,6 +184,10 @@ def op(name: str, *args: Expr | Number) -> Op:
         raise LeirError("type-operand", f"unknown operator {name!r}")
     if len(args) != spec.arity:
         raise LeirError("type-operand", f"{name} takes {spec.arity} operand(s), got {len(args)}")
+    if len(args) == 2:
+        a, b = args
+        if isinstance(a, Expr) and isinstance(b, Expr) and (shared := a.dtype) is b.dtype:
+            return Op(name, (a, b), _result(name, spec.rule, shared, (a, b)))
     typed = [a.dtype for a in args[1 if spec.rule is OpRule.SELECT else 0 :] if isinstance(a, Expr)]
     if not typed:
         raise LeirError("type-operand", f"{name}: no operand has a dtype", hint="give a literal its dtype, e.g. f32(1)")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -12,9 +13,9 @@ from steptp.ir.extents import declared_in_shapes, indexed_dimensions
 from steptp.ir.nodes import Body, Buffer, Cast, Const, Expr, If, Load, Loop, Op, Path, Program, Size, SizeDecl, Stmt, Store, Var
 from steptp.ir.ops import OPS, REDUCERS, OpForm, OpRule
 from steptp.ir.types import DType, Scope, literal_text, looks_like_dtype
-from steptp.ir.walk import buffers
+from steptp.ir.walk import buffers, get
 
-__all__ = ["print_program", "print_expr", "print_stmt", "program_lines"]
+__all__ = ["print_program", "print_expr", "print_stmt", "program_lines", "statement_place"]
 
 _PREFIX = {"neg": "-", "not": "not "}
 _INFIX = {name: f" {name} " if name in ("and", "or") else name for name, row in OPS.items() if row.form is OpForm.INFIX}
@@ -202,6 +203,14 @@ def print_stmt(stmt: Stmt, level: int = 0) -> str:
     out: list[str] = []
     _block((stmt,), level, (), out, {}, _Writer(None))
     return "\n".join(out)
+
+
+def statement_place(program: Program, path: Path, lines: Mapping[Path, int]) -> str:
+    """Where a statement stands, for people: its line (of :func:`program_lines`) and, if it is a loop, the loop; the empty path is the whole program."""
+    if not path:
+        return "whole program"
+    stmt = get(program, path)
+    return f"line {lines[path]}" + (f", loop {stmt.var}" if isinstance(stmt, Loop) else "")
 
 
 def program_lines(program: Program) -> tuple[list[str], dict[Path, int]]:

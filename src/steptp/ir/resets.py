@@ -57,6 +57,16 @@ def reset_plan(program: Program, path: Path) -> ResetPlan:
     Raises :class:`LeirError` ``check-reset`` when no enclosing loop inside the target's declaration leaves the
     target unindexed, or when the reset region would depend on a loop that the reset precedes.
     """
+    kept = program._cache.setdefault("reset_plans", {})
+    assert isinstance(kept, dict)
+    if path not in kept:
+        kept[path] = _plan(program, path)
+    found = kept[path]
+    assert isinstance(found, ResetPlan)
+    return found
+
+
+def _plan(program: Program, path: Path) -> ResetPlan:
     store = get(program, path)
     assert isinstance(store, Store)
     assert store.reduce is not None

@@ -84,11 +84,11 @@ class LoopKind(str, Enum):
 
     @property
     def is_block(self) -> bool:
-        return self in (LoopKind.BLOCK_X, LoopKind.BLOCK_Y, LoopKind.BLOCK_Z)
+        return self in _BLOCK_AXES
 
     @property
     def is_thread(self) -> bool:
-        return self in (LoopKind.THREAD_X, LoopKind.THREAD_Y, LoopKind.THREAD_Z)
+        return self in _THREAD_AXES
 
     @property
     def is_concurrent(self) -> bool:
@@ -97,6 +97,10 @@ class LoopKind(str, Enum):
 
     def __str__(self) -> str:
         return self.value
+
+
+_BLOCK_AXES = (LoopKind.BLOCK_X, LoopKind.BLOCK_Y, LoopKind.BLOCK_Z)
+_THREAD_AXES = (LoopKind.THREAD_X, LoopKind.THREAD_Y, LoopKind.THREAD_Z)
 
 
 def int_range(dtype: DType) -> tuple[int, int]:

@@ -35,12 +35,27 @@ class Visit:
 
 
 def visit(root: Program | Body, prefix: Path = (), parents: tuple[Loop | If, ...] = ()) -> Iterator[Visit]:
-    """Every statement in serial order, parents before children."""
-    for position, stmt in enumerate(root.body if isinstance(root, Program) else root):
-        path = (*prefix, position)
-        yield Visit(path, stmt, parents)
-        if isinstance(stmt, (Loop, If)):
-            yield from visit(stmt.body, path, (*parents, stmt))
+    """Every statement in serial order, parents before children; those of a program are kept with it."""
+    if not isinstance(root, Program):
+        return iter(_met(root, prefix, parents))
+    if prefix or parents:
+        return iter(_met(root.body, prefix, parents))
+    cached = root._cache.get("visits")
+    if not isinstance(cached, list):
+        cached = root._cache["visits"] = _met(root.body, (), ())
+    return iter(cached)
+
+
+def _met(body: Body, prefix: Path, parents: tuple[Loop | If, ...]) -> list[Visit]:
+    found: list[Visit] = []
+    pending = [((*prefix, n), stmt, parents) for n, stmt in enumerate(body)][::-1]
+    while pending:
+        path, stmt, around = here = pending.pop()
+        found.append(Visit(*here))
+        if not isinstance(stmt, Store):
+            inner = (*around, stmt)
+            pending += [((*path, n), below, inner) for n, below in enumerate(stmt.body)][::-1]
+    return found
 
 
 def stores(root: Program | Body) -> Iterator[Visit]:
@@ -74,10 +89,13 @@ def body_at(program: Program, path: Path) -> Body:
 def enclosing(program: Program, path: Path) -> tuple[Loop | If, ...]:
     """The loops and guards around the statement at ``path``, outermost first."""
     found: list[Loop | If] = []
-    for length in range(1, len(path)):
-        owner = get(program, path[:length])
-        assert not isinstance(owner, Store)
+    body = program.body
+    for step in path[:-1]:
+        owner = body[step] if 0 <= step < len(body) else None
+        if owner is None or isinstance(owner, Store):
+            raise KeyError(path)
         found.append(owner)
+        body = owner.body
     return tuple(found)
 
 
@@ -135,16 +153,22 @@ def map_expr(expr: Expr, leave: Callable[[Expr], Expr]) -> Expr:
 
 def subexprs(expr: Expr) -> Iterator[Expr]:
     """The expression and everything below it, top first."""
+    return iter(_nodes(expr))
+
+
+def _nodes(expr: Expr) -> list[Expr]:
+    found: list[Expr] = []
     pending = [expr]
     while pending:
         here = pending.pop()
-        yield here
+        found.append(here)
         if isinstance(here, Op):
             pending += here.args[::-1]
         elif isinstance(here, Load):
             pending += here.indices[::-1]
         elif isinstance(here, Cast):
             pending.append(here.arg)
+    return found
 
 
 def substitute(expr: Expr, by: Mapping[str, Expr]) -> Expr:
@@ -161,19 +185,19 @@ def free_vars(expr: Expr) -> frozenset[str]:
         return frozenset((expr.name,))
     if isinstance(expr, (Size, Const)):
         return _NOTHING
-    return frozenset(e.name for e in subexprs(expr) if isinstance(e, Var))
+    return frozenset([e.name for e in _nodes(expr) if isinstance(e, Var)])
 
 
 def free_sizes(expr: Expr) -> frozenset[str]:
     """Names of the sizes in the expression."""
-    return frozenset(e.name for e in subexprs(expr) if isinstance(e, Size))
+    return frozenset([e.name for e in _nodes(expr) if isinstance(e, Size)])
 
 
 def loads(expr: Expr) -> Iterator[Load]:
     """Every read in the expression, also those inside indices."""
     if isinstance(expr, (Var, Size, Const)):
         return iter(())
-    return (e for e in subexprs(expr) if isinstance(e, Load))
+    return iter([e for e in _nodes(expr) if isinstance(e, Load)])
 
 
 def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
@@ -234,7 +258,7 @@ def all_tmps(program: Program) -> Iterator[tuple[Path, Buffer]]:
     for buffer in program.tmps:
         yield (), buffer
     for met in visit(program):
-        if isinstance(met.stmt, Loop):
+        if isinstance(met.stmt, Loop) and met.stmt.tmps:
             for buffer in met.stmt.tmps:
                 yield met.path, buffer
 

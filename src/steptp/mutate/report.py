@@ -11,6 +11,8 @@ from steptp.ir.nodes import Program
 from steptp.mutate.registry import Mutant, get, sample_mutants
 from steptp.mutate.witness import Witness, Witnesses
 from steptp.rewrite.base import Applied
+from steptp.verify.explain import explain
+from steptp.verify.explanation import Explanation
 from steptp.verify.ladder import verify_step
 from steptp.verify.verdict import Verdict
 
@@ -19,7 +21,10 @@ __all__ = ["Judged", "Report", "judge", "mutate", "summary"]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One mutant, its witness (nothing: unknown) and the verdict. ``claimed``: judged with the instance map of the step that it was made from."""
+    """One mutant, its witness (nothing: unknown) and the verdict. ``claimed``: judged with the instance map of the step that it was made from.
+
+    ``told`` explains a verdict other than ``ok``, where that was asked for.
+    """
 
     operator: str
     family: str
@@ -30,6 +35,7 @@ class Judged:
     message: str
     claimed: bool
     ms: tuple[tuple[int, float], ...]
+    told: Explanation | None = None
 
     @property
     def name(self) -> str:
@@ -44,16 +50,28 @@ class Judged:
 
     def as_dict(self) -> dict[str, object]:
         """The record as JSON-like values."""
-        return {"name": self.name, "outcome": self.outcome, **asdict(self)}
+        record = {"name": self.name, "outcome": self.outcome, **asdict(replace(self, told=None))}
+        del record["told"]
+        return record if self.told is None else {**record, "explanation": self.told.as_dict()}
 
 
-def judge(parent: Program, mutant: Mutant, witness: Witness | None, applied: Applied | None = None, *, seed: int = 0, build_tiers: bool = True) -> Judged:
+def judge(
+    parent: Program,
+    mutant: Mutant,
+    witness: Witness | None,
+    applied: Applied | None = None,
+    *,
+    seed: int = 0,
+    build_tiers: bool = True,
+    explained: bool = False,
+) -> Judged:
     """The ladder's verdict on parent → mutant. With ``applied`` the mutant claims to be that step's program: its instance map and class go along."""
     claim = None if applied is None else replace(applied, program=mutant.program)
     verdict: Verdict = verify_step(parent, mutant.program, applied=claim, seed=seed, build_tiers=build_tiers)
     ms = tuple((r.tier, round(r.seconds * 1e3, 3)) for r in verdict.reports)
     family = get(mutant.operator).family
-    return Judged(mutant.operator, family, mutant.place, witness, str(verdict.kind), verdict.tier, verdict.message, applied is not None, ms)
+    told = explain(parent, mutant.program, verdict, seed=seed) if explained and not verdict.ok else None
+    return Judged(mutant.operator, family, mutant.place, witness, str(verdict.kind), verdict.tier, verdict.message, applied is not None, ms, told)
 
 
 def mutate(
@@ -65,10 +83,11 @@ def mutate(
     chosen: Sequence[str] | None = None,
     build_tiers: bool = True,
     witnesses: Witnesses | None = None,
+    explained: bool = False,
 ) -> list[tuple[Mutant, list[Judged]]]:
     """Sample mutants of a program, or of the program of a step from it, look for witnesses and judge each.
 
-    A mutant of a step with an instance map is judged twice: as that step, map and all, and as a free rewrite.
+    A mutant of a step with an instance map is judged twice: as that step, map and all, and as a free rewrite. ``explained`` adds where it differs.
     """
     source = parent if applied is None else applied.program
     known = witnesses or Witnesses(parent, seed)
@@ -76,7 +95,7 @@ def mutate(
     for mutant in sample_mutants(source, limit, seed, chosen):
         witness = known.of(mutant)
         claims = [None] if applied is None or applied.instances is None else [applied, None]
-        out.append((mutant, [judge(parent, mutant, witness, c, seed=seed, build_tiers=build_tiers) for c in claims]))
+        out.append((mutant, [judge(parent, mutant, witness, c, seed=seed, build_tiers=build_tiers, explained=explained) for c in claims]))
     return out
 
 

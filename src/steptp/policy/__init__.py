@@ -1,4 +1,4 @@
-"""Policies: what proposes steps. Most need no weights; ``openai`` asks a language model."""
+"""Policies: what proposes steps. Most need no weights; ``openai`` and ``local`` ask a language model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "policy", "usual_search"]
 
-_MODULES = {"heuristic": "heuristic", "openai": "openai_compatible", "random": "random"}
+_MODULES = {"heuristic": "heuristic", "local": "local", "openai": "openai_compatible", "random": "random"}
 NAMES = tuple(_MODULES)
 """Policies by name; :class:`steptp.policy.scripted.Scripted` needs a script."""
 

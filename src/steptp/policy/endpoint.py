@@ -17,11 +17,12 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from steptp.errors import UsageError
+from steptp.policy.written import Lost, Written
 
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["Endpoint", "Lost", "Request", "Written"]
+__all__ = ["Endpoint", "Request"]
 
 T = TypeVar("T")
 _FIRST_WAIT = 0.5
@@ -39,23 +40,6 @@ class Request:
     max_tokens: int
     seeds: tuple[int, ...]
     schema: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a model wrote; ``tokens``: this answer's share of what the server counted, ``None`` where it did not count."""
-
-    text: str
-    truncated: bool
-    tokens: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """No answer: ``policy-timeout``, ``policy-rate``, ``policy-server``, ``policy-connection``, ``policy-key`` or ``policy-refused``."""
-
-    code: str
-    message: str
 
 
 class Endpoint:

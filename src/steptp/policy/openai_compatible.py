@@ -1,7 +1,7 @@
 """A policy over any OpenAI-compatible endpoint: vLLM, SGLang, llama.cpp, or a hosted model.
 
 Tokens are those that the server counts in the answers it delivers; where it counts none, the bound is charged. A request that brought no answer is charged
-nothing: no server says what it cost. Answers from the cache are charged what they cost the first time, so a search comes out the same with or without it.
+nothing: no server says what it cost.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from steptp.errors import UsageError
-from steptp.ir.seeds import derive_seed, digest
-from steptp.policy.answer_cache import AnswerCache
 from steptp.policy.answers import answer_schema, read_answer
-from steptp.policy.endpoint import Endpoint, Lost, Request, Written
-from steptp.policy.prompting import FORMS, Form, Question, prompt_versions, question
+from steptp.policy.asking import Asking, Keep
+from steptp.policy.endpoint import Endpoint, Request
+from steptp.policy.prompting import Form, Question
+from steptp.policy.written import Lost, Written
 from steptp.search.moves import Answer, Failed
-from steptp.search.policy import State
 
 __all__ = ["POLICY", "OpenAICompatible", "tokens_at_most"]
 
@@ -33,10 +32,10 @@ def tokens_at_most(asked: Question, max_tokens: int, schema: dict[str, Any] | No
     return sum(len(t.encode()) for t in texts) + _AROUND + max_tokens
 
 
-class OpenAICompatible:
+class OpenAICompatible(Asking):
     """``base_url`` is the API's root (``http://127.0.0.1:8000/v1``; left out, OpenAI's own); the key comes from the environment variable ``key``.
 
-    ``structured`` asks the server for JSON of a schema and goes without where it refuses. ``cache`` is a file, shared by searches. The other settings are
+    ``structured`` asks the server for JSON of a schema and goes without where it refuses. The other settings are
     those of :class:`Endpoint`. Raises :class:`UsageError`: ``usage-policy`` for settings that make no sense, ``usage-openai`` without the package.
     """
 
@@ -49,55 +48,32 @@ class OpenAICompatible:
     ) -> None:  # fmt: skip
         if not model:
             raise UsageError("usage-policy", "the policy openai needs a model's name", hint="give --model NAME (and --base-url URL for a server of your own)")
-        if form not in FORMS:
-            raise UsageError("usage-policy", f"there is no answer format {form!r}", hint=f"formats: {', '.join(FORMS)}")
-        if max_tokens < 1 or tries < 1 or parallel < 1 or temperature < 0:
-            raise UsageError("usage-policy", "max_tokens, tries and parallel are at least 1, the temperature is at least 0")
+        if tries < 1 or parallel < 1:
+            raise UsageError("usage-policy", "tries and parallel are at least 1")
+        super().__init__(form, reasons, temperature, max_tokens, cache)
         secret = os.environ.get(key, "")
         if not secret and base_url is None:
             raise UsageError("usage-policy", f"{key} is not set", hint="put the key in it, or give --base-url for a server without keys")
-        self.model, self.form, self.reasons, self.structured = model, form, reasons, structured
-        self.temperature, self.max_tokens = temperature, max_tokens
+        self.model, self.structured = model, structured
         self.endpoint = Endpoint(base_url, secret or "none", timeout=timeout, deadline=deadline, tries=tries, parallel=parallel)
-        self.cache = AnswerCache(cache)
-        self._last: tuple[State, Question | None] | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {
-            "model": self.model, "format": self.form, "reasons": self.reasons, "temperature": self.temperature, "max_tokens": self.max_tokens,
-            "structured": self.structured, "prompts": digest(sorted(prompt_versions().items())),
-        }  # fmt: skip
+        return {"model": self.model, "structured": self.structured, **super().settings}
 
-    def propose(self, state: State, k: int) -> Sequence[Answer]:
-        asked = self._question(state)
-        if asked is None:
-            return []
-        schema = answer_schema(asked) if self.structured else None
-        bound = tokens_at_most(asked, self.max_tokens, schema)
-        about = digest(asked.prompt, asked.messages, sorted(self.settings.items()), state.seed, length=40)
-        keys = [f"{about}/{n}" for n in range(k)]
-        found: dict[int, Written | Lost] = {n: Written(**held) for n, key in enumerate(keys) if (held := self.cache.get(key)) is not None}
-        missing = [n for n in range(k) if n not in found]
+    def _schema(self, asked: Question) -> dict[str, Any] | None:
+        return answer_schema(asked) if self.structured else None
 
-        def keep(index: int, written: Written) -> None:
-            self.cache.put(keys[missing[index]], {"text": written.text, "truncated": written.truncated, "tokens": written.tokens})
+    def _ask(self, asked: Question, seeds: tuple[int, ...], keep: Keep, left: float | None) -> Sequence[Written | Lost]:
+        request = Request(self.model, asked.messages, self.temperature, self.max_tokens, seeds, self._schema(asked))
+        return self.endpoint.ask(request, keep, left)
 
-        if missing:
-            seeds = tuple(derive_seed("sample", state.seed, n) for n in missing)
-            request = Request(self.model, asked.messages, self.temperature, self.max_tokens, seeds, schema)
-            found |= dict(zip(missing, self.endpoint.ask(request, keep, state.seconds_left), strict=True))
-        return _charged([_read(asked, found[n], bound) for n in range(k)], bound)
+    def _read(self, asked: Question, found: Sequence[Written | Lost]) -> Sequence[Answer]:
+        bound = self._bound(asked, 1)
+        return _charged([_read(asked, each, bound) for each in found], bound)
 
-    def tokens_at_most(self, state: State, k: int) -> int:
-        asked = self._question(state)
-        return 0 if asked is None else k * tokens_at_most(asked, self.max_tokens, answer_schema(asked) if self.structured else None)
-
-    def _question(self, state: State) -> Question | None:
-        """The question at a state; the last one is kept, for the budget asks about it first."""
-        if self._last is None or self._last[0] is not state:
-            self._last = state, question(state, self.form, reasons=self.reasons)
-        return self._last[1]
+    def _bound(self, asked: Question, k: int) -> int:
+        return k * tokens_at_most(asked, self.max_tokens, self._schema(asked))
 
 
 def _read(asked: Question, found: Written | Lost, bound: int) -> Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from steptp.errors import LeirError
 from steptp.ir.lexer import RESERVED
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Context", "path_text", "no_loop"]
 
 T = TypeVar("T")
+_ABSENT = object()
 
 
 def path_text(path: Path) -> str:
@@ -52,13 +53,16 @@ class Context:
         self.visits: tuple[Visit, ...] = tuple(visit(program))
         self._around: dict[Path, tuple[tuple[Path, Loop], ...]] = {}
         self._touched: dict[Path, tuple[frozenset[str], frozenset[str]]] = {}
+        self._stores_under: dict[Path, tuple[tuple[Path, Store], ...]] = {}
+        self._loops_under: dict[Path, tuple[tuple[Path, Loop], ...]] = {}
         self._kept: dict[tuple[str, Hashable], object] = {}
 
     def kept(self, what: str, key: Hashable, make: Callable[[], T]) -> T:
         """``make()``, once for a program, ``what`` and ``key``."""
-        if (what, key) not in self._kept:
-            self._kept[what, key] = make()
-        return cast("T", self._kept[what, key])
+        found = self._kept.get((what, key), _ABSENT)
+        if found is _ABSENT:
+            found = self._kept[what, key] = make()
+        return found  # type: ignore[return-value]
 
     @staticmethod
     def of(program: Program) -> Context:
@@ -108,11 +112,17 @@ class Context:
 
     def stores_under(self, path: Path) -> tuple[tuple[Path, Store], ...]:
         """The stores at or below ``path``."""
-        return self.stores[_part(self._store_paths, path)]
+        found = self._stores_under.get(path)
+        if found is None:
+            found = self._stores_under[path] = self.stores[_part(self._store_paths, path)]
+        return found
 
     def loops_under(self, path: Path) -> tuple[tuple[Path, Loop], ...]:
         """The loops at or below ``path``."""
-        return self.loops[_part(self._loop_paths, path)]
+        found = self._loops_under.get(path)
+        if found is None:
+            found = self._loops_under[path] = self.loops[_part(self._loop_paths, path)]
+        return found
 
     @cached_property
     def _store_paths(self) -> list[Path]:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from steptp.errors import LeirError, UsageError, internal
-from steptp.ir import print_program, problems, program_hash
+from steptp.ir import print_program, problems
 from steptp.ir.nodes import Program
 from steptp.rewrite import registry
 from steptp.rewrite.base import Applied, NotApplicable, Outcome, Site, Strategy
 from steptp.rewrite.context import Context, path_text
-from steptp.rewrite.outline import surely_differ
+from steptp.rewrite.outline import same_up_to_names
 
 __all__ = ["SiteList", "sites", "apply", "applied_or_raise", "STRICT_VARIABLE"]
 
@@ -121,7 +121,7 @@ def apply(program: Program, site: Site | str) -> Outcome:
     if found := problems(outcome.program):
         return _bug(place, f"{found[0].code}: {found[0].message}", outcome.program)
     outcome.program._cache["valid"] = True
-    if not surely_differ(outcome.program, program) and program_hash(outcome.program) == program_hash(program):
+    if same_up_to_names(outcome.program, program):
         return NotApplicable("no-op", f"{place.id} would give the same program again")
     return outcome
 

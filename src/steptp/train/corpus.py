@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,19 +103,20 @@ def _samples(data: Dataset, source: Source, split: str) -> list[Sample]:
     return list(samples_of(data, source.task, source.form, reasons=source.reasons, split=split, reason_words=source.reason_words))
 
 
-def read_texts(data: Sequence[Dataset], zoo: Sequence[str] = ()) -> list[str]:
-    """Texts of the programs that train roots reach, and of the ``zoo`` presets' programs of families that training sees; nothing that is held out."""
+def read_texts(data: Sequence[Dataset], zoo: Sequence[str] = ()) -> list[list[str]]:
+    """Texts of the programs that train roots reach, one list a root, and of the ``zoo`` presets' programs of families that training sees; nothing that is held
+    out."""
     held = HeldOut.of(data)
-    texts: dict[str, str] = {}
+    texts: dict[str, dict[str, str]] = defaultdict(dict)
     for each in data:
         for name, row in each.programs.items():
             if row["root"] in held.train_roots and name not in held.programs:
-                texts.setdefault(name, row["text"])
+                texts[row["root"]].setdefault(name, row["text"])
     if zoo:
         from steptp.dataset.roots import make_roots
         from steptp.frontend import zoo as entries
 
         for root in make_roots([f"zoo:{name}@{preset}" for preset in zoo for name in entries.names(preset)], 0, 0):
             if root.family in held.seen_families - held.new_families and root.hash not in held.programs:
-                texts.setdefault(root.hash, root.text)
-    return [texts[name] for name in sorted(texts)]
+                texts[root.hash].setdefault(root.hash, root.text)
+    return [[group[name] for name in sorted(group)] for _, group in sorted(texts.items())]

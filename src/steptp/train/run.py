@@ -7,7 +7,7 @@ import json
 import os
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,18 +118,25 @@ def run_scratch(config: ScratchConfig, out: Path, *, resume: bool = False, progr
         return run.manifest
     from steptp.train.scratch import new_model, new_tokenizer
 
-    texts = read_texts([Dataset.open(folder) for folder in config.data], config.zoo)
+    groups = read_texts([Dataset.open(folder) for folder in config.data], config.zoo)
+    texts = [text for group in groups for text in group]
     asked = [s for _, samples in run.corpus.train for s in samples]
     tokenizer = new_tokenizer([*texts, *(text for s in asked for text in (s.prompt, s.completion))], config.decoder.vocabulary, config.context)
     model: Any = new_model(config.decoder, tokenizer, config.context, config.seed)
     run.write(parameters=_parameters(model), vocabulary=len(tokenizer), texts={"programs": len(texts), "digest": digest(*texts)})
     chat = Chat(tokenizer)
-    order = sorted(range(len(texts)), key=lambda n: derive_seed("text", config.seed, texts[n]))
-    rows = pack([tokenizer(texts[n], add_special_tokens=False).input_ids for n in order], chat.end_of_turn, config.context)
+    rows = pack([tokenizer(text, add_special_tokens=False).input_ids for text in _in_order(groups, config.seed)], chat.end_of_turn, config.context)
     model = run.stage("texts", config.texts, model, tokenizer, rows, [])
     model = run.stage("answers", config.answers, model, tokenizer, *_answer_rows(run, chat))
     _export(model, chat, out / "model")
     return run.finish(str(out / "model"), None, out / "model")
+
+
+def _in_order(groups: Sequence[Sequence[str]], seed: int) -> Iterator[str]:
+    """Programs of one root behind one another, so that a context holds programs that are nearly the same and copying pays from the beginning (in-context
+    pretraining, Shi et al. 2023, section 2); roots and the programs of each are shuffled."""
+    for group in sorted(groups, key=lambda g: derive_seed("root", seed, *g)):
+        yield from sorted(group, key=lambda text: derive_seed("text", seed, text))
 
 
 def _start(config: RunConfig, out: Path, resume: bool, progress: Progress) -> _Run:

@@ -33,6 +33,7 @@ from steptp.verify.cases import Case, find_case
 from steptp.verify.explain_memory import fault, placed, unflat, unsafe
 from steptp.verify.explain_text import decimal, distinct, range_of, shown, spot_of, term_spot, unfolded
 from steptp.verify.explanation import Explanation, Spot, indexed
+from steptp.verify.narrowing import rounded_away
 from steptp.verify.parting import Parting, core, part
 from steptp.verify.tier0 import interface_difference
 from steptp.verify.verdict import Counterexample, Verdict, VerdictKind
@@ -69,6 +70,8 @@ def _explained(base: Explanation, parent: Program, child: Program, verdict: Verd
     if verdict.tier >= 4 and known is not None:
         with np.errstate(all="ignore"):
             return _numeric(base, root, child, known)
+    if verdict.tier >= 4 and (lost := rounded_away(root, child)) is not None:
+        return replace(base, how=base.message, spots=(spot_of("child", child, lost.path, lost.expr, ()),))
     case = None
     if kind is not VerdictKind.ILLEGAL or verdict.tier != 1:
         case = find_case(parent, child, known if verdict.tier != 1 else None, base.seed)

@@ -11,6 +11,7 @@ element, has no absolute tolerance, and is anchored at the trajectory's root: er
 + - * are exact in any order, and nothing but equality passes. Where the oracle is infinite or NaN the child must be so too, or what the compiled root is
 (:mod:`steptp.verify.tier4_compare`). The oracle is itself held against exact evaluation: at sampled elements of f64
 programs, and where it is not finite. The regimes depend on the operators of root and child; the evidence says which ran and why.
+A child that rounds to a type narrower than all of the root's is refused even where no regime shows it (:mod:`steptp.verify.narrowing`).
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from steptp.ir.nodes import Buffer, Program
-from steptp.ir.walk import buffers
 from steptp.verify.compiled import POISON, GuardedRun, bits_of, guarded_run, kept_run, print_value
+from steptp.verify.narrowing import narrowest, rounded_away
 from steptp.verify.races import race
 from steptp.verify.tier4_compare import ROOT_FACTOR, SCALE_FACTOR, Found, compare
 from steptp.verify.tier4_inputs import BENIGN, default_regimes, inputs_key
@@ -95,7 +96,7 @@ def tier4(
         return TierReport(4, kind, message, evidence, failed)
 
     draws = [(regime, seed) for regime in chosen]
-    if _narrower(root, child):
+    if narrowest(child) < narrowest(root):
         draws += [(regime, seed + 1_000_003 * n) for n in range(1, 1 + MORE_DRAWS) for regime in chosen if regime in BENIGN | {"mixed", "wide"}]
     for position, (regime, drawn) in enumerate(draws):
         known = reference(root, regime, drawn)
@@ -123,13 +124,9 @@ def tier4(
                 if runner is None:
                     fault["parent_fails_too"] = _parent_fails(root, parent, buffer, known, regime, drawn)
                 return report(found.kind, found.message, failed, fault)
+    if (lost := rounded_away(root, child)) is not None:
+        return report(VerdictKind.NUMERICALLY_UNSAFE, f"{lost.text}, narrower than every type of the root; the inputs drawn do not show what that loses")
     return report(VerdictKind.OK, f"within the root's error bound in {len(chosen)} regimes")
-
-
-def _narrower(root: Program, child: Program) -> bool:
-    """Whether the child computes in a narrower float type than any of the root's: what it loses shows only where it matters, so it is drawn for more often."""
-    least, own = (min((b.dtype.itemsize for b in buffers(p) if b.dtype.is_float), default=8) for p in (root, child))
-    return own < least
 
 
 def _judged(buffer: Buffer, run: GuardedRun, known: Reference, regime: str, equal: bool) -> Found:

@@ -218,12 +218,17 @@ def _signs_at(ctx: CheckContext) -> Signs:
     return signs
 
 
+def _known_by(expr: Expr, signs: Signs, program: Program) -> str:
+    """What the proof of a condition starts from: a guard or select that speaks of the expression, else its form."""
+    return "condition" if expr in signs.facts else _form(expr, program)
+
+
 def _proven(c: Claim, ctx: CheckContext) -> str | None:
     expr = next((e for side in _pair(ctx) for e in _below(side) if e.dtype.is_float and _text(e) == c["text"]), None)
     if expr is None:
         return f"`{c['text']}` is not in what the step rewrites"
     signs = _signs_at(ctx)
-    if (form := "condition" if expr in signs.facts else _form(expr, ctx.parent)) != c["because"]:
+    if (form := _known_by(expr, signs, ctx.parent)) != c["because"]:
         return f"it is known by its {form}"
     return None if signs.of(expr).says(c["condition"]) else f"it is not known to be {c['condition']}"
 

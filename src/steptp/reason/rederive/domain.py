@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from steptp.ir.nodes import Cast, Const, Expr, Load, Op, Program, Store
 from steptp.ir.walk import free_vars
 from steptp.reason.patterns import Claim
-from steptp.reason.rederive.algebra import ALGEBRA, _form, _multiplied, _pair, _parts, _summands, _terms_of, _text
+from steptp.reason.rederive.algebra import ALGEBRA, _known_by, _multiplied, _pair, _parts, _signs_at, _summands, _terms_of, _text
 from steptp.reason.rederive.context import CheckContext, loop_at
 from steptp.reason.rederive.figures import _below
 from steptp.reason.rederive.structure import _walk
@@ -46,9 +46,11 @@ def unsaid_of_domain(claims: Sequence[Claim], ctx: CheckContext) -> Iterator[str
 
 
 def _finite(exprs: Sequence[Expr], told: set[str], ctx: CheckContext, condition: str) -> Iterator[str]:
-    for text, expr in {_text(e): e for e in exprs}.items():
+    due = {text: e for e in exprs if (text := _text(e)) not in told}
+    signs = _signs_at(ctx) if due else None
+    for text, expr in due.items():
         plain = ("literal", "input") if condition == "finite" else ("literal",)
-        if text not in told and _form(expr, ctx.parent) not in plain:
+        if signs is not None and _known_by(expr, signs, ctx.parent) not in plain:
             yield f"`{text}`, which has to be {condition}"
 
 
@@ -58,13 +60,16 @@ def _leaves(expr: Expr) -> list[Expr]:
 
 
 def _factors(claims: Sequence[Claim], ctx: CheckContext, old: Expr, new: Expr) -> Iterator[str]:
-    """Each factor that at least two terms of the longer side share, and that stands before their sum in the other."""
+    """Each factor that at least two terms of the longer side share, and that stands before their sum in the other. Terms that stay have no part in it."""
     told = {c["factor"] for c in claims if c.kind == "common_factor"}
-    many = new if ctx.strategy in _EXPANDED else old
+    many, few = (new, old) if ctx.strategy in _EXPANDED else (old, new)
     factors = [f for _, term in _terms_of(many) for f in _multiplied(term)]
     within = {_text(e) for f in factors if _text(f) in told for e in _multiplied(f)}  # factors of a factor that is stated
-    seen = Counter(text for _, term in _terms_of(many) for text in {_text(f) for f in _leaves(term)})
-    for text in sorted({*seen, "-1"} - told - within):
+    terms = {_text(term): term for _, term in _terms_of(many)}
+    changed = Counter(_text(term) for _, term in _terms_of(many)) - Counter(_text(term) for _, term in _terms_of(few))
+    seen = Counter(text for one in changed.elements() for text in {_text(f) for f in _leaves(terms[one])})
+    least = 1 if isinstance(many, Op) and many.name == "select" else 2  # of the two sides of a selection one may be 0
+    for text in sorted({*(t for t, times in seen.items() if times >= least), "-1"} - told - within):
         for count in range(2, len(_terms_of(many)) + 1):
             if ALGEBRA["common_factor"](Claim("common_factor", {"factor": text, "count": str(count)}, ""), ctx) is None:
                 yield f"the factor `{text}`"
@@ -113,7 +118,8 @@ def _divisors(old: Expr, new: Expr, ctx: CheckContext) -> list[Expr]:
     table = {_text(e.args[1]): e.args[1] for side in quotients for e in side}
     counts = [Counter(_text(e.args[1]) for e in side) for side in quotients]
     under = [{_text(e.args[1]) for e in side if len(_summands(e.args[0])) > 1} for side in quotients]
-    due = sorted({*(counts[0] - counts[1]), *(counts[1] - counts[0]), *(under[0] ^ under[1])})
+    beneath = under[0] ^ under[1] if len(_summands(old)) != len(_summands(new)) else set()  # else the sum is where it was
+    due = sorted({*(counts[0] - counts[1]), *(counts[1] - counts[0]), *beneath})
     return [f for text in due for f in _leaves(table[text]) or [table[text]]]
 
 
@@ -182,10 +188,10 @@ def _split_argument(one: Expr, other: Expr, bare: bool) -> bool:
 
 
 def _invariants(old: Expr, new: Expr, ctx: CheckContext) -> Iterator[Expr]:
-    """New parts of the child's expression that read memory and stay the same in the innermost loop, beside others that do not."""
+    """New parts of the child's expression that read memory and stay the same in the innermost loop, beside others that do not; roots in any case."""
     loops = [p for n in range(1, len(ctx.path)) if loop_at(ctx.parent, p := ctx.path[:n]) is not None]
     loop = loop_at(ctx.parent, loops[-1]) if loops else None
-    if loop is None or (ctx.strategy in _ROOTS and ctx.params.get("by") == "exp"):
+    if loop is None or (ctx.strategy in _ROOTS and ctx.params.get("by") not in ("reciprocal", "quotient")):
         return
     written = _written_under(ctx.parent, loops[-1])
     before = {_text(e) for e in _below(old)}
@@ -194,6 +200,9 @@ def _invariants(old: Expr, new: Expr, ctx: CheckContext) -> Iterator[Expr]:
         read = {e.buffer for e in _below(expr) if isinstance(e, Load)}
         return bool(read) and not read & written and loop.var not in free_vars(expr)
 
+    if ctx.strategy in _ROOTS:
+        yield from (e for e in _below(new) if isinstance(e, Op) and e.name in ("sqrt", "rsqrt") and steady(e) and _text(e) not in before)
+        return
     if steady(new):
         return
     pending = [new]

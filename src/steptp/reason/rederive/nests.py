@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from steptp.errors import LeirError
-from steptp.interp.cost import count_instances
 from steptp.ir.nodes import Loop, Program, Stmt, Store
 from steptp.ir.sizes import rebind
 from steptp.ir.walk import loads
-from steptp.reason.rederive.context import CheckContext
+from steptp.reason.rederive.context import CheckContext, little_work
 from steptp.reason.rederive.figures import _declared
 
 __all__ = ["nests_behind", "roomy"]
-
-_AS_IS = 20_000  # most instances of both programs that are run at their present sizes
 
 
 def nests_behind(buffer: str, parent: Program, child: Program) -> tuple[Program, Program]:
@@ -51,7 +48,7 @@ def _looked_up(stmt: Stmt) -> set[str]:
 def roomy(ctx: CheckContext, buffer: str) -> Iterator[tuple[Program, Program]]:
     """The nests behind ``buffer`` as they are if that is little work, at small sizes, and at these with the step's own tile sizes."""
     parent, child = nests_behind(buffer, ctx.parent, ctx.child)
-    if sum(count_instances(p, p.size_env) for p in (parent, child)) <= _AS_IS:
+    if little_work(parent, child):
         yield parent, child
     small = ctx.bound(parent, child, preferred=3000)
     yield from reversed(small)

@@ -91,7 +91,7 @@ def _no_order_reversed(c: Claim, ctx: CheckContext) -> str | None:
     if not set(named) <= writes:
         return f"the site does not write {sorted(set(named) - writes)}"
     if not ctx.runs:
-        return "no tiny sizes to try it at"
+        return ctx.no_runs
     for _, _, loose_a, loose_b in ctx.runs:
         if (problem := _histories_equal(loose_a, loose_b, named)) is not None:
             return problem
@@ -114,7 +114,7 @@ def _order(c: Claim, ctx: CheckContext) -> str | None:
     if c["reduce"] not in _reduces(ctx, buffer):
         return f"no accumulation ({c['reduce']}) into {buffer} at the site"
     if not ctx.runs:
-        return "no tiny sizes to try it at"
+        return ctx.no_runs
     changed = False
     for strict_a, strict_b, loose_a, loose_b in ctx.runs:
         if _final(loose_a, buffer) != _final(loose_b, buffer):

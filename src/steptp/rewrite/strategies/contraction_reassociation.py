@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from steptp.ir import Buffer, Expr, Load, Loop, LoopKind, Path, Program, Store, Var, print_expr, program_hash
+from steptp.ir import Buffer, Expr, Load, Loop, LoopKind, Path, Program, Store, Var, print_expr
 from steptp.ir.facts import Fact
 from steptp.ir.sizes import shape_of
 from steptp.ir.walk import body_at, buffer_table, drop_unused_tmps, free_vars, fresh_name, loads, replace_at, subexprs, substitute
@@ -20,6 +20,7 @@ from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.exprs import parse_place, place_param
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.moving import run_count, stores_between
+from steptp.rewrite.outline import same_up_to_names
 from steptp.rewrite.sums import SumNest, declare, finite, multiplied, product_of, same_target, sole_read, sum_nest, too_big, wrapped
 
 __all__ = ["ContractionReassociation", "STRATEGY"]
@@ -268,7 +269,7 @@ def _inverse(ctx: Context, whole: _Contraction, one: _Grouping, child: Program, 
     grouping = again if isinstance(again, NotApplicable) else _grouping(there, again, first)
     if isinstance(again, NotApplicable) or isinstance(grouping, NotApplicable):
         return ()
-    return (site,) if program_hash(_child(there, again, grouping)[0]) == program_hash(ctx.program) else ()
+    return (site,) if same_up_to_names(_child(there, again, grouping)[0], ctx.program) else ()
 
 
 STRATEGY = ContractionReassociation()

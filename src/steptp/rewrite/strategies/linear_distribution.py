@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from steptp.analysis.values import scope_of
-from steptp.ir import Buffer, Expr, Load, Loop, Op, Path, Program, Store, Var, print_expr, program_hash
+from steptp.ir import Buffer, Expr, Load, Loop, Op, Path, Program, Store, Var, print_expr
 from steptp.ir.facts import Fact
 from steptp.ir.nodes import op
 from steptp.ir.sizes import shape_of
@@ -15,6 +15,7 @@ from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotAppli
 from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.moving import single_nest, stores_between
+from steptp.rewrite.outline import same_up_to_names
 from steptp.rewrite.strategies.compute_inline import MAX_NODES
 from steptp.rewrite.sums import SumNest, declare, finite, multiplied, product_of, same_target, sole_read, sum_nest, too_big, wrapped
 
@@ -124,7 +125,7 @@ def _parted(ctx: Context, nest: SumNest, sign: str, terms: Sequence[Expr]) -> tu
 def _leads_back(parent: Program, child: Program, path: Path) -> bool:
     there = Context.of(child)
     plan = _merged(there, path)
-    return not isinstance(plan, NotApplicable) and program_hash(plan[0]) == program_hash(parent)
+    return not isinstance(plan, NotApplicable) and same_up_to_names(plan[0], parent)
 
 
 # merge
@@ -259,7 +260,7 @@ def _splits_back(parent: Program, child: Program, back: Site) -> bool:
     if isinstance(found, NotApplicable):
         return False
     nest, sign, terms, _ = found
-    return program_hash(_parted(there, nest, sign, terms)[0]) == program_hash(parent)
+    return same_up_to_names(_parted(there, nest, sign, terms)[0], parent)
 
 
 STRATEGY = LinearDistribution()

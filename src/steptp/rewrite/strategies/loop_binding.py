@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 
-from steptp.ir import Expr, If, Load, Loop, LoopKind, Path, Program, Scope, ix, op, print_expr, program_hash, simplify_index
+from steptp.ir import Expr, If, Load, Loop, LoopKind, Path, Program, Scope, ix, op, print_expr, simplify_index
 from steptp.ir.affine import is_pure
 from steptp.ir.facts import Fact
 from steptp.ir.kernels import AXIS_LIMITS, MAX_THREADS, Kernel, kernels
@@ -16,6 +16,7 @@ from steptp.rewrite.base import Applied, Exactness, Family, NotApplicable, Outco
 from steptp.rewrite.context import Context, no_loop, path_text
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.gpu import crossing_problem, kernel_of, launch_problem
+from steptp.rewrite.outline import same_up_to_names
 from steptp.rewrite.strategies.loop_vectorization import _stride_facts
 from steptp.rewrite.tools import accumulation_facts, identity_map
 
@@ -69,7 +70,7 @@ class LoopBinding(Strategy):
         facts = (*_facts(ctx, site.path, loop, axis, child), *_stated(ctx.program, child), *accumulation_facts(s for _, s in ctx.stores_under(site.path)))
         bound = replace(loop, kind=axis)
         undone = _unbind(Context.of(child), site.path, bound)
-        inverse = (Site.of(self.name, site.path, axis="none"),) if isinstance(undone, Program) and program_hash(undone) == program_hash(ctx.program) else ()
+        inverse = (Site.of(self.name, site.path, axis="none"),) if isinstance(undone, Program) and same_up_to_names(undone, ctx.program) else ()
         return Applied(child, Exactness.BITWISE, facts, identity_map(child), inverse=inverse)
 
 
@@ -205,7 +206,7 @@ def _unbound(ctx: Context, site: Site, loop: Loop) -> Outcome:
     there = Context.of(child)
     serial = replace(loop, kind=LoopKind.SERIAL)
     back = _loop_problem(there, site.path, serial) or _bind(there, site.path, serial, loop.kind)
-    inverse = (Site.of(site.strategy, site.path, axis=str(loop.kind)),) if isinstance(back, Program) and program_hash(back) == program_hash(ctx.program) else ()
+    inverse = (Site.of(site.strategy, site.path, axis=str(loop.kind)),) if isinstance(back, Program) and same_up_to_names(back, ctx.program) else ()
     return Applied(child, Exactness.BITWISE, facts, identity_map(child), inverse=inverse)
 
 

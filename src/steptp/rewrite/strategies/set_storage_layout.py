@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from steptp.ir import Buffer, Expr, If, Load, Op, Path, Program, Size, Store, Var, ix, op, print_expr, program_hash, simplify_index
+from steptp.ir import Buffer, Expr, If, Load, Op, Path, Program, Size, Store, Var, ix, op, print_expr, simplify_index
 from steptp.ir.facts import Fact
 from steptp.ir.index import poly_of
 from steptp.ir.nodes import Body, Stmt
@@ -16,6 +16,7 @@ from steptp.rewrite.base import Applied, BufferMap, Exactness, Family, InstanceM
 from steptp.rewrite.context import Context
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.injective import reset_layout_problem
+from steptp.rewrite.outline import same_up_to_names
 from steptp.rewrite.regions import writes_of
 from steptp.rewrite.strategies.layout_transformation import _accesses, _redeclare, rewrite_accesses
 from steptp.rewrite.strategies.loop_split import read_factor
@@ -252,7 +253,7 @@ def _leads_back(ctx: Context, child: Program, name: str, inverse: tuple[Site, ..
         if isinstance(layout, NotApplicable):
             return False
         here = _changed(undo.path, buffer, layout)
-    return bool(inverse) and program_hash(here) == program_hash(ctx.program)
+    return bool(inverse) and same_up_to_names(here, ctx.program)
 
 
 def _relaid(body: Body, name: str, place: Callable[[tuple[Expr, ...], Mapping[str, Expr]], tuple[Expr, ...]]) -> Body:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from steptp.ir import Buffer, Cast, Expr, Load, Loop, Op, Path, Program, Size, Stmt, Store, Var, ix, op, program_hash, same_index, simplify_index
+from steptp.ir import Buffer, Cast, Expr, Load, Loop, Op, Path, Program, Size, Stmt, Store, Var, ix, op, same_index, simplify_index
 from steptp.ir.facts import Fact
 from steptp.ir.sizes import shape_of
 from steptp.ir.walk import all_tmps, body_at, buffer_table, declaring_path, free_vars, loads, map_expr, map_program_exprs, replace_at, replace_body, subexprs
@@ -14,6 +14,7 @@ from steptp.rewrite.base import Applied, Exactness, Family, Forwarding, NotAppli
 from steptp.rewrite.context import Context, path_text
 from steptp.rewrite.fact_kinds import fact
 from steptp.rewrite.moving import SingleNest, place_param, read_place, single_nest, stores_between
+from steptp.rewrite.outline import same_up_to_names
 from steptp.rewrite.regions import reads_of, table_problem
 from steptp.rewrite.strategies.tensor_split_to_decouple_operators import cut_nest
 
@@ -108,7 +109,7 @@ def _rest(ctx: Context, nest: SingleNest, target: Path) -> _Rest | NotApplicable
         made = single_nest(again, nest.path)
         if isinstance(made, SingleNest):
             back = cut_nest(again, made, target, loop.extent)
-            if back[2] == count and program_hash(back[0]) == program_hash(ctx.program):
+            if back[2] == count and same_up_to_names(back[0], ctx.program):
                 return _Rest(nest, target, loop.extent, joined, count, twin)
     return nothing
 
