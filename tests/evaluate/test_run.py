@@ -171,3 +171,18 @@ def test_a_tiny_model_from_end_to_end(data: Dataset, tmp_path: Path) -> None:
     assert "<script" not in page
     with pytest.raises(UsageError, match="no finished evaluation"):
         read_results([tmp_path])
+
+
+def test_a_served_model_is_asked_once_for_all_drawn_answers(data: Dataset, out: Path) -> None:
+    from chat_server import Reply, chat_server
+
+    from steptp.evaluate.answerers import ServedAnswerer
+
+    def reply(request: dict[str, Any], number: int) -> Reply:
+        return Reply(["I do not know."] * request.get("n", 1))
+
+    with chat_server(reply) as server:
+        answerer = ServedAnswerer("m", base_url=server.url, structured=False)
+        made = evaluate(data, answerer, replace(NAMED, states=2), replace(QUICK, samples=3), out, progress=Quiet())
+    assert made["outcomes"] == {"answer-unreadable": 8}
+    assert sorted((request["temperature"], request.get("n", 1)) for request in server.seen) == [(0.0, 1), (0.0, 1), (0.8, 3), (0.8, 3)]

@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
         json: Annotated[bool, typer.Option("--json", help="Print result.json's content.")] = False,
     ) -> None:
         """Ask a policy for single steps at held-out states; every answer is judged as a dataset's steps are, and kept."""
-        from typing import get_args
+        from typing import cast, get_args
 
         from steptp.cli.common import console, emit_json
         from steptp.cli.progress import BuildProgress
@@ -61,7 +61,8 @@ def register(app: typer.Typer) -> None:
                 raise UsageError("usage-choice", f"{value!r} is none of {', '.join(known)}")
         data = Dataset.open(dataset)
         wanted = Selection(
-            task, "action" if task == "action" else form, split, states, per_root, seed, reasons, None, shuffle_sites, blind_program, shots,  # type: ignore[arg-type]
+            cast("Task", task), cast("Form", "action" if task == "action" else form), split, states=states, per_root=per_root, seed=seed, reasons=reasons,
+            shuffle=shuffle_sites, blind=blind_program, shots=shots,
         )  # fmt: skip
         answerer = _answerer(
             policy, data, model=model, adapter=adapter, base_url=base_url, free=free, temperature=temperature, max_tokens=max_tokens, batch=batch, seed=seed

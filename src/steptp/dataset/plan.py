@@ -14,7 +14,6 @@ from steptp.dataset.walk import WalkTask
 from steptp.errors import UsageError
 from steptp.ir.seeds import derive_seed
 from steptp.rewrite import registry
-from steptp.rewrite.base import Family
 
 __all__ = ["DEMO", "resolve_workloads", "plan_wave", "quotas"]
 
@@ -48,8 +47,7 @@ def resolve_workloads(workloads: Sequence[str], preset: str | None) -> tuple[str
 def quotas(kept: Kept, target: str = "cpu") -> dict[str, float]:
     """Weight of each strategy of the target in the next wave: how much room is left under its cap, never quite nothing."""
     cap = cap_of(kept.target, kept.cap_share)
-    chosen = [s for s in registry.all_strategies() if target == "cuda" or s.family is not Family.GPU]
-    return {s.name: max((cap - kept.by_strategy[s.name]) / cap, 0.02) ** 2 for s in chosen}
+    return {name: max((cap - kept.by_strategy[name]) / cap, 0.02) ** 2 for name in registry.names_for(target)}
 
 
 STEPS_PER_WALK = 20  # admitted steps that one walk brings, before there is a figure of this build

@@ -62,20 +62,21 @@ def conversation(*turns: str) -> list[dict[str, str]]:
 def task_prompt(
     task: Task, form: Form, reasons: bool, program: str, *, strategy: str = "", site: str = "", host: str = "", candidates: Mapping[str, str] | None = None
 ) -> str:
-    """The question about a program's text. *named* names ``strategy`` and ``site``, and where that is, if the text is of a program; *action* shows ``host`` and ``candidates`` (opaque id → site)."""
+    """The question about a program's text. *named* names ``strategy`` and ``site``, and where that is, if the text is of a program; *action* shows ``host``
+    and ``candidates`` (opaque id → site)."""
     shown = numbered(program) if form == "edit" else program.strip()
-    return prompt_file(_name(task, form, reasons)).format(
-        program=shown, strategy=strategy, site=f"{site}{_place(program, site)}", host=host, candidates=list_candidates(candidates or {})
-    )  # fmt: skip
+    where = f"{site}{_place(program, site)}" if task == "named" else site
+    return prompt_file(_name(task, form, reasons)).format(program=shown, strategy=strategy, site=where, host=host, candidates=list_candidates(candidates or {}))
 
 
 def _place(text: str, site: str) -> str:
     """`` (line 7, loop i)``; empty where the site is no place in the text."""
-    if not site:
-        return ""
     made = _lines(text)
+    if made is None:
+        return ""
+    program, lines = made
     path = Site.parse(site).path
-    return f" ({statement_place(made[0], path, made[1])})" if made is not None and (not path or path in made[1]) else ""
+    return f" ({statement_place(program, path, lines)})" if not path or path in lines else ""
 
 
 @lru_cache(maxsize=64)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,15 @@ from steptp.analysis.host import HostInfo
 from steptp.dataset.samples import Sample, samples_of
 from steptp.dataset.store import Dataset
 from steptp.dataset.walk import MAX_CANDIDATES, list_sites, spread
-from steptp.errors import LeirError, UsageError
+from steptp.errors import UsageError
 from steptp.evaluate.states import Asked
 from steptp.ir import parse
 from steptp.ir.seeds import derive_seed
 from steptp.policy.answers import read_answer
-from steptp.policy.prompting import sample_question
+from steptp.policy.prompting import Question, sample_question
 from steptp.policy.written import Lost, Written
 from steptp.rewrite import registry
-from steptp.rewrite.base import Family
+from steptp.rewrite.base import Site
 from steptp.search.moves import Action, Answer, Failed, Proposal, Rewrite
 
 __all__ = ["RULES", "Answerer", "LocalAnswerer", "RuleAnswerer", "ServedAnswerer", "Wanted"]
@@ -54,11 +56,46 @@ class Answerer(ABC):
 def _raw(answer: Written | Lost) -> dict[str, Any]:
     if isinstance(answer, Lost):
         return {"lost": [answer.code, answer.message]}
-    return {"text": answer.text, "truncated": answer.truncated, "tokens": answer.tokens}
+    return answer.to_dict()
 
 
 def _seed(seed: int, asked: Asked, number: int) -> int:
     return derive_seed("sample", seed, asked.sample.id, number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The samples of one question at one temperature. ``places``: theirs in what was wanted."""
+
+    asked: Asked
+    temperature: float
+    places: tuple[int, ...]
+    seeds: tuple[int, ...]
+
+    @property
+    def question(self) -> Question:
+        return sample_question(self.asked.sample)
+
+    def tell(self, done: Callable[[int, dict[str, Any]], None], n: int, answer: Written | Lost) -> None:
+        """Give the ``n``-th answer to who wanted it."""
+        done(self.places[n], _raw(answer))
+
+    def tell_lost(self, done: Callable[[int, dict[str, Any]], None], answers: Sequence[Written | Lost]) -> None:
+        """What was lost; what was written has been told as it arrived."""
+        for n, answer in enumerate(answers):
+            if isinstance(answer, Lost):
+                self.tell(done, n, answer)
+
+
+def _batches(wanted: Sequence[Wanted], temperature: float, seed: int) -> list[_Batch]:
+    """A question is put once for its greedy answer and once for all drawn ones."""
+    groups: dict[tuple[str, bool], list[int]] = defaultdict(list)
+    for place, (asked, number) in enumerate(wanted):
+        groups[asked.sample.id, number > 0].append(place)
+    return [
+        _Batch(wanted[places[0]][0], temperature if drawn else 0.0, tuple(places), tuple(_seed(seed, *wanted[place]) for place in places))
+        for (_, drawn), places in groups.items()
+    ]
 
 
 class LocalAnswerer(Answerer):
@@ -77,11 +114,9 @@ class LocalAnswerer(Answerer):
         batch: int = 8,
         seed: int = 0,
     ) -> None:
-        if not model:
-            raise UsageError("usage-policy", "the policy local needs a model", hint="give --model with a model folder, a .gguf file or smollm2")
-        from steptp.policy.models import LocalModel
+        from steptp.policy.local import Local
 
-        self.model = LocalModel(model, adapter=adapter)
+        self.model = Local(model, adapter=adapter, max_tokens=max_tokens, batch=batch).model  # which checks the settings and finds the weights
         self.constrained, self.temperature, self.max_tokens, self.batch, self.seed = constrained, temperature, max_tokens, batch, seed
 
     @property
@@ -93,17 +128,14 @@ class LocalAnswerer(Answerer):
         from steptp.policy.grammars import grammar
         from steptp.policy.models import LocalRequest
 
+        batches = _batches(wanted, self.temperature, self.seed)
         requests = [
-            LocalRequest(
-                asked.messages, (_seed(self.seed, asked, number),), self.temperature if number else 0.0, self.max_tokens,
-                grammar(sample_question(asked.sample)) if self.constrained else None,
-            )
-            for asked, number in wanted
+            LocalRequest(one.asked.messages, one.seeds, one.temperature, self.max_tokens, grammar(one.question) if self.constrained else None)
+            for one in batches
         ]  # fmt: skip
-        found = self.model.generate(requests, batch=self.batch, done=lambda place, _, written: done(place, _raw(written)))
-        for place, answers in enumerate(found):
-            if isinstance(answers[0], Lost):
-                done(place, _raw(answers[0]))
+        found = self.model.generate(requests, batch=self.batch, done=lambda batch, n, written: batches[batch].tell(done, n, written))
+        for one, answers in zip(batches, found, strict=True):
+            one.tell_lost(done, answers)
 
 
 class ServedAnswerer(Answerer):
@@ -130,18 +162,14 @@ class ServedAnswerer(Answerer):
         from steptp.policy.answers import answer_schema
         from steptp.policy.endpoint import Request
 
-        for place, (asked, number) in enumerate(wanted):
-            shape = answer_schema(sample_question(asked.sample)) if self.structured else None
-            heat = self.temperature if number else 0.0
-            request = Request(self.model, asked.messages, heat, self.max_tokens, (_seed(self.seed, asked, number),), shape)
-            (found,) = self.endpoint.ask(request, lambda index, written: None)
-            done(place, _raw(found))
+        for one in _batches(wanted, self.temperature, self.seed):
+            shape = answer_schema(one.question) if self.structured else None
+            request = Request(self.model, one.asked.messages, one.temperature, self.max_tokens, one.seeds, shape)
+            one.tell_lost(done, self.endpoint.ask(request, partial(one.tell, done)))
 
 
 class RuleAnswerer(Answerer):
     """A baseline without weights, by name (:data:`RULES`). *action*: one of the listed candidates, or staying put; else a site of the engine."""
-
-    deterministic = True
 
     def __init__(self, name: str, data: Dataset, *, seed: int = 0) -> None:
         if name not in RULES:
@@ -178,21 +206,16 @@ class RuleAnswerer(Answerer):
 
     def _modelled(self, sample: Sample, sites: Sequence[str]) -> str | None:
         """The candidate that the roofline model of the heuristic expects to be fastest, where it expects a gain."""
+        from steptp.policy.heuristic import cycles_after
         from steptp.policy.roofline import predicted_cycles
-        from steptp.rewrite import engine
-        from steptp.rewrite.base import NotApplicable
 
         program = parse(sample.program)
         threads = max(self._host.cores, 1)
         best: tuple[float, str | None] = (predicted_cycles(program, self._host, threads), None)
         for site in sites:
-            made = engine.apply(program, site)
-            if isinstance(made, NotApplicable):
-                continue
-            try:
-                best = min(best, (predicted_cycles(made.program, self._host, threads), site), key=lambda row: row[0])
-            except LeirError:
-                continue
+            cycles = cycles_after(program, Site.parse(site), self._host, threads)
+            if cycles is not None and cycles < best[0]:
+                best = (cycles, site)
         return best[1]
 
 
@@ -206,8 +229,7 @@ def _strategy(site: str) -> str:
 
 
 def _listed(sample: Sample, rng: random.Random) -> Iterator[str]:
-    names = [s.name for s in registry.all_strategies() if s.family is not Family.GPU]
-    for site in spread(list_sites(parse(sample.program), names, rng, MAX_CANDIDATES), rng, MAX_CANDIDATES):
+    for site in spread(list_sites(parse(sample.program), registry.names_for("cpu"), rng, MAX_CANDIDATES), rng, MAX_CANDIDATES):
         yield site.id
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from steptp.dataset.samples import Sample
 from steptp.ir.seeds import digest
-from steptp.search.evaluator import Judge, Made, judged_json
+from steptp.search.evaluator import Judge, judged_json
 from steptp.search.moves import Action, Answer, Failed, Move, move_key
-from steptp.verify.isolation import check_and_measure, settle
+from steptp.verify.isolation import settle
 
-__all__ = ["STAGES", "Work", "judge_all", "stages", "verdict_key"]
+__all__ = ["STAGES", "Work", "judge_all", "stages"]
 
 STAGES = ("read", "differs", "legal", "equal")
 """How far an answer comes: it can be read; it leads to another program; that is well-formed and no tier up to 2 refuses it; every tier finds it equal."""
@@ -30,37 +30,27 @@ class Work:
 
     @property
     def key(self) -> str:
-        return verdict_key(self.sample, self.move, self.timed)
-
-
-def verdict_key(sample: Sample, move: Move, timed: bool) -> str:
-    """Equal for equal moves on equal programs, whoever made them."""
-    return digest("verdict", sample.state, move_key(move), timed, length=24)
+        """Equal for equal moves on equal programs, whoever made them."""
+        return digest("verdict", self.sample.state, move_key(self.move), self.timed, length=24)
 
 
 def judge_all(
     work: Sequence[Work], roots: Mapping[str, str], recorded: Mapping[tuple[str, str], str], *, threads: int, jobs: int, seed: int, margin: Callable[[Judge], None],
     done: Callable[[str, dict[str, Any]], None],
 ) -> None:  # fmt: skip
-    """Judge each piece of work once and give ``done(key, verdict)`` what came of it.
+    """Judge pieces of work, no two of one key, and give ``done(key, verdict)`` what came of each.
 
-    A verdict has ``kind`` (of the verifier, ``refused``, ``no_op``), ``tier``, ``message``, ``child`` (hash), ``same`` (the recorded program) and ``ratio`` and
-    ``label`` where it was timed. ``roots``: hash of a root → its text; ``recorded``: (state, child) → the verdict that the dataset holds: untimed, it is not
+    A verdict has ``kind`` (of the verifier, ``refused``, ``no_op``), ``tier``, ``message``, ``child`` (hash), and ``ratio`` and ``label`` where it was timed. ``roots``: hash of a root → its text; ``recorded``: (state, child) → the verdict that the dataset holds: untimed, it is not
     sought again. ``margin`` is called once with the judge before the first timing.
     """
-    waiting: dict[str, Work] = {}
-    for piece in work:
-        waiting.setdefault(piece.key, piece)
     by_root: dict[str, list[Work]] = defaultdict(list)
-    for piece in waiting.values():
+    for piece in work:
         by_root[piece.sample.root].append(piece)
-    if not waiting:
-        return
-    first = next(iter(by_root))
-    with Judge(roots[first], threads=threads, jobs=jobs, seed=seed) as judge:
-        if any(piece.timed for piece in waiting.values()):
+    order = sorted(by_root)
+    with Judge(roots[order[0]], threads=threads, jobs=jobs, seed=seed) as judge:
+        if any(piece.timed for piece in work):
             margin(judge)
-        for root in sorted(by_root):
+        for root in order:
             judge.start = roots[root]
             _of_root(judge, by_root[root], recorded, done)
 
@@ -81,7 +71,8 @@ def _of_root(judge: Judge, work: Sequence[Work], recorded: Mapping[tuple[str, st
             elif known is not None and not piece.timed:
                 done(piece.key, {"kind": known, "tier": 0, "message": "as the dataset has it", "child": made.hash})
             else:
-                flying.append((piece, made, *_submit(judge, parent, made, piece.timed)))
+                task = judge.task(parent, made) if piece.timed else replace(judge.task(parent, made), timer=None)
+                flying.append((piece, made, task, judge.submit(task)))
     for piece, made, task, future in flying:
         result = settle(task, future.result())
         if result is None:
@@ -92,13 +83,6 @@ def _of_root(judge: Judge, work: Sequence[Work], recorded: Mapping[tuple[str, st
             piece.key,
             {k: found[k] for k in ("kind", "tier", "message")} | {"child": made.hash} | {k: timing[k] for k in ("ratio", "label") if k in timing},
         )
-
-
-def _submit(judge: Judge, parent: str, made: Made, timed: bool) -> tuple[Any, Any]:
-    task = judge.task(parent, made)
-    if not timed:
-        task = replace(task, timer=None)
-    return task, judge.pool.submit(check_and_measure, task, group=digest("root", judge.start))
 
 
 def stages(answer: Answer, verdict: Mapping[str, Any] | None) -> dict[str, bool]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from steptp.analysis.host import HostInfo
 from steptp.dataset.build import Progress
 from steptp.dataset.finalize import atomic_write
 from steptp.dataset.questions import prompt_versions
+from steptp.dataset.samples import Sample
 from steptp.dataset.store import Dataset
 from steptp.errors import UsageError
 from steptp.evaluate.answerers import Answerer, Wanted
@@ -47,25 +47,45 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An answer and what came of it. ``number`` 0 is greedy."""
+    """An answer and what came of it. ``number`` 0 is greedy; ``child``: hash of the recorded program."""
 
     asked: Asked
     number: int
     raw: dict[str, Any]
     answer: Answer
     verdict: dict[str, Any] | None
+    child: str
+
+    @property
+    def site(self) -> str | None:
+        """The site of an action."""
+        return None if isinstance(self.answer, Failed) or not isinstance(self.answer.move, Action) else self.answer.move.site
+
+    @property
+    def unmeasured(self) -> bool:
+        """Whether nothing is known of what an action's choice gains."""
+        if self.site is None or self.site in _measured(self.asked.sample):
+            return False
+        return self.verdict is None or (self.verdict["kind"] == "ok" and "ratio" not in self.verdict)
 
     @property
     def ratio(self) -> float | None:
-        """Measured gain of an action's choice; ``None`` for staying put; NaN where the choice was never timed."""
-        if not isinstance(self.answer, Failed) and isinstance(self.answer.move, Action):
-            sample = self.asked.sample
-            by_site = {sample.sites[name]: value for name, value in sample.ratios.items()}
-            if (held := by_site.get(self.answer.move.site)) is not None:
-                return held
-            if self.verdict is not None and self.verdict["kind"] == "ok":
-                return float(self.verdict.get("ratio", math.nan))
-        return None
+        """Measured gain of an action's choice; ``None`` for staying put."""
+        if self.site is None:
+            return None
+        held = _measured(self.asked.sample).get(self.site)
+        return held if held is not None or self.verdict is None else self.verdict.get("ratio")
+
+    @property
+    def passes(self) -> bool:
+        """*action*: the best measured sibling; else an equal program."""
+        sample = self.asked.sample
+        return self.site == sample.sites[sample.best] if sample.task == "action" else stages(self.answer, self.verdict)["equal"]
+
+
+def _measured(sample: Sample) -> dict[str, float]:
+    """Site of a measured candidate → its gain."""
+    return {sample.sites[name]: ratio for name, ratio in sample.ratios.items()}
 
 
 def evaluate(
@@ -86,7 +106,8 @@ def evaluate(
         _ask(answerer, cells, journal, progress)
         answers = {_key(a, n): answerer.read(a, journal.get(_key(a, n))) for a, n in cells}
         _judge(data, cells, answers, wanted, options, journal, progress)
-        rows = [_row(a, n, journal, answers[_key(a, n)], wanted, options) for a, n in cells]
+        children = {step["id"]: step["child"] or "" for step in data.steps}
+        rows = [_row(a, n, journal, answers[_key(a, n)], children.get(a.sample.id, ""), _timed(wanted, options)) for a, n in cells]
     result = {
         "policy": answerer.name, "settings": answerer.settings, "selection": asdict(wanted), "options": asdict(options) | {"samples": len(numbers) - 1},
         "dataset": {"folder": str(data.folder), "steps": len(data.steps), "programs": digest(*sorted(data.programs))}, "host": HostInfo.detect().to_dict(),
@@ -145,8 +166,7 @@ def _judge(
         if isinstance(answer, Failed):
             continue
         if wanted.task == "action" and isinstance(answer.move, Action):
-            measured = {sample.sites[name] for name in sample.ratios}
-            if answer.move.site in measured or not options.measure:
+            if answer.move.site in _measured(sample) or not options.measure:
                 continue
         piece = Work(sample, answer.move, _timed(wanted, options))
         work.setdefault(piece.key, piece)
@@ -164,17 +184,19 @@ def _judge(
         progress.say("measuring this host's own noise")
         judge.margin(host_margin(judge.pool, cache=journal.path.parent / "margin.json").margin)
 
+    if not missing:
+        return
     recorded = {(s["parent"], s["child"]): s["verdict"] for s in data.steps if s["child"]}
     roots = {s["root"]: data.program(s["root"])["text"] for s in data.steps if s["root"] in data.programs}
     judge_all(missing, roots, recorded, threads=options.threads, jobs=options.jobs, seed=wanted.seed, margin=margin, done=keep)
 
 
-def _row(asked: Asked, number: int, journal: Journal, answer: Answer, wanted: Selection, options: Options) -> _Row:
+def _row(asked: Asked, number: int, journal: Journal, answer: Answer, child: str, timed: bool) -> _Row:
     verdict = None
     if not isinstance(answer, Failed):
-        key = Work(asked.sample, answer.move, _timed(wanted, options)).key
+        key = Work(asked.sample, answer.move, timed).key
         verdict = journal.get(key) if key in journal else None
-    return _Row(asked, number, journal.get(_key(asked, number)), answer, verdict)
+    return _Row(asked, number, journal.get(_key(asked, number)), answer, verdict, child)
 
 
 def _summed(rows: Sequence[_Row], wanted: Selection) -> dict[str, Any]:
@@ -187,17 +209,26 @@ def _summed(rows: Sequence[_Row], wanted: Selection) -> dict[str, Any]:
         "states": len(greedy), "roots": len({row.asked.sample.root for row in rows}), "families": len({row.asked.sample.family for row in rows}),
         "answers": len(rows), "outcomes": dict(codes.most_common()), "tokens_per_answer": round(sum(tokens) / len(tokens), 1) if tokens else None,
     }  # fmt: skip
-    found["greedy"] = _action_rates(greedy) if wanted.task == "action" else _rates(greedy)
+    rates = _action_rates if wanted.task == "action" else _rates
+    found["greedy"] = rates(greedy)
     if drawn:
-        found["drawn"] = _action_rates(drawn) if wanted.task == "action" else _rates(drawn)
-        found["pass_at_k"] = _passes(drawn, wanted)
+        found["drawn"] = rates(drawn)
+        found["pass_at_k"] = _passes(drawn)
     families: dict[str, list[_Row]] = defaultdict(list)
     for row in greedy:
         families[row.asked.sample.family].append(row)
-    main = "regret" if wanted.task == "action" else "equal"
-    by_family = ((name, (_action_rates(some) if wanted.task == "action" else _rates(some))[main]) for name, some in sorted(families.items()))
+    by_family = ((name, mean_by_root(_regrets(some) if wanted.task == "action" else _passed(some)).to_dict()) for name, some in sorted(families.items()))
     found["by_family"] = {name: value for name, value in by_family if value["count"]}
     return found
+
+
+def _passed(rows: Sequence[_Row]) -> list[tuple[str, float]]:
+    return [(row.asked.sample.root, float(row.passes)) for row in rows]
+
+
+def _regrets(rows: Sequence[_Row]) -> list[tuple[str, float]]:
+    found = ((row.asked.sample.root, regret(row.ratio, row.asked.sample.ratios)) for row in rows if not row.unmeasured)
+    return [(root, value) for root, value in found if value is not None]
 
 
 def _rates(rows: Sequence[_Row]) -> dict[str, Any]:
@@ -207,7 +238,7 @@ def _rates(rows: Sequence[_Row]) -> dict[str, Any]:
         reached = stages(row.answer, row.verdict)
         for name in STAGES:
             flags[name].append((root, float(reached[name])))
-        flags["same"].append((root, float(_same(row))))
+        flags["same"].append((root, float(reached["equal"] and (row.verdict or {}).get("child") == row.child)))
         if row.verdict is not None and "label" in row.verdict:
             flags["faster"].append((root, float(row.verdict["label"] == "faster")))
         elif row.asked.sample.task == "free":
@@ -215,50 +246,19 @@ def _rates(rows: Sequence[_Row]) -> dict[str, Any]:
     return {name: mean_by_root(values).to_dict() for name, values in flags.items()}
 
 
-def _same(row: _Row) -> bool:
-    """Whether the answer gives the very program that the engine makes."""
-    from steptp.ir import parse, program_hash
-
-    if row.verdict is None or row.verdict["kind"] != "ok" or not row.asked.sample.child:
-        return False
-    return bool(row.verdict.get("child") == program_hash(parse(row.asked.sample.child)))
-
-
 def _action_rates(rows: Sequence[_Row]) -> dict[str, Any]:
-    regrets: list[tuple[str, float]] = []
-    read: list[tuple[str, float]] = []
-    best: list[tuple[str, float]] = []
-    unmeasured = 0
-    for row in rows:
-        sample = row.asked.sample
-        read.append((sample.root, float(not isinstance(row.answer, Failed))))
-        move = None if isinstance(row.answer, Failed) else row.answer.move
-        best.append((sample.root, float(isinstance(move, Action) and move.site == sample.sites[sample.best])))
-        ratio = row.ratio
-        not_timed = row.verdict is None and ratio is None and isinstance(move, Action)
-        if not_timed or (ratio is not None and math.isnan(ratio)):
-            unmeasured += 1
-            continue
-        value = regret(ratio, sample.ratios)
-        if value is not None:
-            regrets.append((sample.root, value))
+    read = [(row.asked.sample.root, float(not isinstance(row.answer, Failed))) for row in rows]
     return {
-        "read": mean_by_root(read).to_dict(), "best": mean_by_root(best).to_dict(), "regret": mean_by_root(regrets).to_dict(), "unmeasured": unmeasured,
+        "read": mean_by_root(read).to_dict(), "best": mean_by_root(_passed(rows)).to_dict(), "regret": mean_by_root(_regrets(rows)).to_dict(),
+        "unmeasured": sum(row.unmeasured for row in rows),
     }  # fmt: skip
 
 
-def _passes(rows: Sequence[_Row], wanted: Selection) -> dict[str, Any]:
+def _passes(rows: Sequence[_Row]) -> dict[str, Any]:
     by_state: dict[str, list[_Row]] = defaultdict(list)
     for row in rows:
         by_state[row.asked.sample.id].append(row)
-    counts = []
-    for some in by_state.values():
-        sample = some[0].asked.sample
-        if wanted.task == "action":
-            good = sum(not isinstance(r.answer, Failed) and isinstance(r.answer.move, Action) and r.answer.move.site == sample.sites[sample.best] for r in some)
-        else:
-            good = sum(stages(r.answer, r.verdict)["equal"] for r in some)
-        counts.append((sample.root, len(some), good))
+    counts = [(some[0].asked.sample.root, len(some), sum(row.passes for row in some)) for some in by_state.values()]
     most = min(n for _, n, _ in counts)
     return {str(k): mean_by_root([(root, pass_at_k(n, good, k)) for root, n, good in counts]).to_dict() for k in _K if k <= most}
 

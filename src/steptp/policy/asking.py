@@ -52,7 +52,7 @@ class Asking(ABC):
         missing = [n for n in range(k) if n not in found]
 
         def keep(index: int, written: Written) -> None:
-            self.cache.put(keys[missing[index]], {"text": written.text, "truncated": written.truncated, "tokens": written.tokens})
+            self.cache.put(keys[missing[index]], written.to_dict())
 
         if missing:
             seeds = tuple(derive_seed("sample", state.seed, n) for n in missing)

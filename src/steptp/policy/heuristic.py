@@ -23,7 +23,7 @@ from steptp.rewrite.base import Site
 from steptp.search.moves import Action, Answer, Proposal
 from steptp.search.policy import State
 
-__all__ = ["POLICY", "Heuristic"]
+__all__ = ["POLICY", "Heuristic", "cycles_after"]
 
 _LOOSE = 1.5  # ways that end at most this much slower than the best one are worth a sample
 _DOUBT = 0.1  # a later choice has to be better by this much: the tiles themselves are ranked more closely than whole programs
@@ -95,14 +95,15 @@ def _looked(state: State) -> Iterator[tuple[Site, str]]:
             break
         if site.id in state.tried or site.path[:1] not in (top, ()):
             continue
-        cycles = _cycles_after(state.program, site, state.host, state.threads)
+        cycles = cycles_after(state.program, site, state.host, state.threads)
         if cycles is not None and cycles <= _GAIN * now:
             rows.append((cycles, n, site))
     for cycles, _, site in sorted(rows, key=lambda row: row[:2]):
         yield site, f"the roofline model expects {now / max(cycles, 1.0):.2f} times the speed"
 
 
-def _cycles_after(program: Program, site: Site, host: HostInfo, threads: int) -> float | None:
+def cycles_after(program: Program, site: Site, host: HostInfo, threads: int) -> float | None:
+    """What the roofline model expects after a step; ``None`` where it does not apply or has no features."""
     made = after(program, site)
     try:
         return None if made is None else predicted_cycles(made, host, threads)

@@ -15,7 +15,6 @@ from steptp.dataset.samples import Sample
 from steptp.dataset.walk import MAX_CANDIDATES, list_sites, spread
 from steptp.ir.seeds import digest
 from steptp.rewrite import registry
-from steptp.rewrite.base import Family
 from steptp.search.moves import Action, Edit, Move
 from steptp.search.policy import State
 
@@ -51,8 +50,7 @@ def prompt_versions() -> dict[str, str]:
 def question(state: State, form: Form, *, reasons: bool) -> Question | None:
     """The question at a state; ``None`` when no strategy applies there any more. What is sampled comes from the state's seed."""
     rng = random.Random(state.seed)
-    names = [s.name for s in registry.all_strategies() if s.family is not Family.GPU]
-    listed = [s for s in list_sites(state.program, names, rng, MAX_CANDIDATES + len(state.tried)) if s.id not in state.tried]
+    listed = [s for s in list_sites(state.program, registry.names_for("cpu"), rng, MAX_CANDIDATES + len(state.tried)) if s.id not in state.tried]
     if form == "action":
         if not listed:
             return None

@@ -8,7 +8,6 @@ from typing import Any
 
 from steptp.dataset.walk import list_sites, spread
 from steptp.rewrite import registry
-from steptp.rewrite.base import Family
 from steptp.search.moves import Action, Answer, Proposal
 from steptp.search.policy import State
 
@@ -26,8 +25,7 @@ class RandomSites:
 
     def propose(self, state: State, k: int) -> Sequence[Answer]:
         rng = random.Random(state.seed)
-        names = [s.name for s in registry.all_strategies() if s.family is not Family.GPU]
-        listed = [s for s in list_sites(state.program, names, rng, k + len(state.tried)) if s.id not in state.tried]
+        listed = [s for s in list_sites(state.program, registry.names_for("cpu"), rng, k + len(state.tried)) if s.id not in state.tried]
         return [Proposal(Action(site.id)) for site in spread(listed, rng, k)]
 
     def tokens_at_most(self, state: State, k: int) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 __all__ = ["Lost", "Written"]
 
@@ -15,6 +16,10 @@ class Written:
     text: str
     truncated: bool
     tokens: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data; ``Written(**data)`` reads it back."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from steptp.errors import UsageError
+from steptp.evaluate.judging import STAGES
 from steptp.report.pages import render
 
 __all__ = ["COLUMNS", "cells", "evaluation_page", "read_results"]
 
-_STEPS = ("read", "differs", "legal", "equal", "same")
+_STEPS = (*STAGES, "same")
 COLUMNS = {
     "named": ("states", "read", "differs", "legal", "equal", "as the engine", "equal, drawn", "pass@4", "pass@8"),
     "free": ("states", "read", "differs", "legal", "equal", "faster", "equal, drawn", "pass@4", "pass@8"),
@@ -45,7 +46,7 @@ def cells(result: dict[str, Any]) -> list[str]:
     if result["selection"]["task"] == "action":
         return [states, _rate(greedy["read"]), _rate(greedy["best"]), _value(greedy["regret"]), _value(drawn.get("regret")), str(greedy["unmeasured"]), *passes]
     last = "faster" if result["selection"]["task"] == "free" else "same"
-    return [states, *(_rate(greedy.get(name)) for name in (*_STEPS[:4], last)), _rate(drawn.get("equal")), *passes]
+    return [states, *(_rate(greedy.get(name)) for name in (*STAGES, last)), _rate(drawn.get("equal")), *passes]
 
 
 def _rate(estimate: dict[str, Any] | None) -> str:

@@ -9,9 +9,9 @@ from functools import lru_cache
 
 from steptp.errors import UsageError, internal
 from steptp.rewrite import strategies
-from steptp.rewrite.base import Strategy
+from steptp.rewrite.base import Family, Strategy
 
-__all__ = ["all_strategies", "names", "get"]
+__all__ = ["all_strategies", "names", "names_for", "get"]
 
 
 @lru_cache(maxsize=1)
@@ -35,6 +35,11 @@ def all_strategies() -> tuple[Strategy, ...]:
 def names() -> tuple[str, ...]:
     """Names of all strategies, sorted."""
     return tuple(s.name for s in all_strategies())
+
+
+def names_for(target: str) -> tuple[str, ...]:
+    """Names of the strategies that apply to programs for ``target``: only ``cuda`` binds kernels, which a CPU cannot time."""
+    return tuple(s.name for s in all_strategies() if target == "cuda" or s.family is not Family.GPU)
 
 
 def get(name: str) -> Strategy:

@@ -146,9 +146,7 @@ class Judge:
     def judge(self, parent: str, found: Sequence[Made], left: float | None, done: Callable[[int, dict[str, Any]], None]) -> None:
         deadline = None if left is None else time.monotonic() + left
         tasks = [self.task(parent, made) for made in found]
-        flying: dict[Future[TaskResult[StepResult[PairedTiming]]], int] = {
-            self.pool.submit(check_and_measure, task, group=digest("root", self.start)): n for n, task in enumerate(tasks)
-        }
+        flying = {self.submit(task): n for n, task in enumerate(tasks)}
         while flying:
             for future in self._first(flying, deadline):
                 n = flying.pop(future)
@@ -156,6 +154,10 @@ class Judge:
                 if result is None:
                     raise OutOfTime
                 done(n, judged_json(result))
+
+    def submit(self, task: StepTask[PairedTiming]) -> Future[TaskResult[StepResult[PairedTiming]]]:
+        """Hand a task to the workers; those of one start go to one worker, which keeps what they share."""
+        return self.pool.submit(check_and_measure, task, group=digest("root", self.start))
 
     def task(self, parent: str, made: Made) -> StepTask[PairedTiming]:
         """The task that checks one step on every tier and times it, slow programs lightly: the closing check makes up for it."""

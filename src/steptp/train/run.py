@@ -40,6 +40,7 @@ class _Run:
     config: RunConfig
     out: Path
     progress: Progress
+    data: list[Dataset]
     corpus: Corpus
     manifest: dict[str, Any]
     dropped: Counter[str] = field(default_factory=Counter)
@@ -118,7 +119,7 @@ def run_scratch(config: ScratchConfig, out: Path, *, resume: bool = False, progr
         return run.manifest
     from steptp.train.scratch import new_model, new_tokenizer
 
-    groups = read_texts([Dataset.open(folder) for folder in config.data], config.zoo)
+    groups = read_texts(run.data, config.zoo)
     texts = [text for group in groups for text in group]
     asked = [s for _, samples in run.corpus.train for s in samples]
     tokenizer = new_tokenizer([*texts, *(text for s in asked for text in (s.prompt, s.completion))], config.decoder.vocabulary, config.context)
@@ -152,13 +153,14 @@ def _start(config: RunConfig, out: Path, resume: bool, progress: Progress) -> _R
         raise UsageError("usage-out", f"{out} holds a run already ({before['state']})", hint="--resume goes on with it; --out gives another folder")
     if before is not None and before["state"] == "finished" and not _longer(before, config):
         progress.say(f"{out} is finished; nothing to do")
-        return _Run(config, out, progress, Corpus((), ()), before)
-    corpus = read_corpus(config, [Dataset.open(folder) for folder in config.data])
+        return _Run(config, out, progress, [], Corpus((), ()), before)
+    data = [Dataset.open(folder) for folder in config.data]
+    corpus = read_corpus(config, data)
     if before is not None and before["data"]["digests"] != corpus.digests:
         raise UsageError("usage-out", f"the data have changed since {out} was begun", hint="give another folder with --out")
     out.mkdir(parents=True, exist_ok=True)
     versions = {**version_block(), **{name: importlib.metadata.version(name) for name in _PACKAGES}}
-    run = _Run(config, out, progress, corpus, {}, Counter(corpus.left_out))
+    run = _Run(config, out, progress, data, corpus, {}, Counter(corpus.left_out))
     counts = {name: len(samples) for name, (_, samples) in zip(corpus.digests, corpus.train, strict=True)}
     run.write(
         state="running", identity=config.identity, config=config.model_dump(mode="json"), versions=versions, prompts=prompt_versions(),

@@ -157,7 +157,7 @@ def make_trainer(
         activation_checkpointing=config.gradient_checkpointing, logging_strategy="no", save_strategy="no", eval_strategy="no", save_total_limit=2,
         report_to="none", disable_tqdm=True, max_length=None, packing=False, dataloader_pin_memory=cuda, dataset_kwargs={"skip_prepare_dataset": True},
     )  # fmt: skip
-    table = Table.from_dict({"input_ids": [r.input_ids for r in rows], "labels": [r.labels for r in rows]})
+    table = Table.from_dict({"input_ids": [r.input_ids for r in rows[:1]]})  # TRL looks at a row; the batches come from the plan
     trainer = _Trainer(
         model=model, args=args, train_dataset=table, processing_class=tokenizer, callbacks=[_Clock(name, config, stage, progress)], plan=plan, rows=rows,
         validation=validation, before=before,
