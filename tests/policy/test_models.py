@@ -32,16 +32,22 @@ def model(folder: Path) -> LocalModel:
     return LocalModel(str(folder))
 
 
+@pytest.fixture(scope="module", params=[False, True], ids=["attention", "convolutions"])
+def either(request: pytest.FixtureRequest, model: LocalModel, tmp_path_factory: pytest.TempPathFactory) -> LocalModel:
+    """Models of both kinds: with attention only, with short convolutions too."""
+    return LocalModel(str(tiny_model(tmp_path_factory.mktemp("hybrid"), convolutions=True))) if request.param else model
+
+
 def _texts(answers: list[Written | Lost]) -> list[str]:
     return [a.text if isinstance(a, Written) else a.code for a in answers]
 
 
-def test_a_sample_follows_from_its_seed_whatever_stands_beside_it(model: LocalModel) -> None:
-    alone = [model.generate([LocalRequest(ASK, (seed,), max_tokens=24)])[0][0] for seed in range(5)]
-    together = model.generate([LocalRequest(LONG, (9, 3), max_tokens=40), LocalRequest(ASK, tuple(range(5)), max_tokens=24)], batch=4)
+def test_a_sample_follows_from_its_seed_whatever_stands_beside_it(either: LocalModel) -> None:
+    alone = [either.generate([LocalRequest(ASK, (seed,), max_tokens=24)])[0][0] for seed in range(5)]
+    together = either.generate([LocalRequest(LONG, (9, 3), max_tokens=40), LocalRequest(ASK, tuple(range(5)), max_tokens=24)], batch=4)
     assert together[1] == alone
     assert len({*_texts(alone)}) == 5
-    assert model.generate([LocalRequest(LONG, (9, 3), max_tokens=40)])[0] == together[0]
+    assert either.generate([LocalRequest(LONG, (9, 3), max_tokens=40)])[0] == together[0]
 
 
 def test_sampling_follows_the_model_s_distribution(model: LocalModel) -> None:
@@ -59,18 +65,18 @@ def test_sampling_follows_the_model_s_distribution(model: LocalModel) -> None:
         assert abs(_texts(drawn).count(text) / count - p - same) < 4 * (p / count) ** 0.5 + 1e-3
 
 
-def test_temperature_0_takes_the_likeliest(model: LocalModel) -> None:
+def test_temperature_0_takes_the_likeliest(either: LocalModel) -> None:
     import torch
 
-    written = model.generate([LocalRequest(ASK, (1, 2), temperature=0.0, max_tokens=12)])[0]
+    written = either.generate([LocalRequest(ASK, (1, 2), temperature=0.0, max_tokens=12)])[0]
     assert written[0] == written[1]
-    ids = model.tokenizer(Chat(model.tokenizer).rendered(ASK), add_special_tokens=False, return_tensors="pt").input_ids
+    ids = either.tokenizer(Chat(either.tokenizer).rendered(ASK), add_special_tokens=False, return_tensors="pt").input_ids
     out: list[int] = []
     with torch.inference_mode():
         for _ in range(12):
-            out.append(int(model._model(torch.cat([ids, torch.tensor([out], dtype=ids.dtype)], 1)).logits[0, -1].argmax()))
+            out.append(int(either._model(torch.cat([ids, torch.tensor([out], dtype=ids.dtype)], 1)).logits[0, -1].argmax()))
     assert isinstance(written[0], Written)
-    assert written[0].text == model._text(out)
+    assert written[0].text == either._text(out)
 
 
 def test_answers_end_where_the_template_ends_them(model: LocalModel, folder: Path, tmp_path: Path) -> None:

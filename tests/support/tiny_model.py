@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steptp.dataset.questions import FORMS, prompt_file, prompt_versions
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}{% endfor %}"
@@ -40,24 +43,28 @@ def _tokenizer(vocabulary: int) -> Any:
     return made
 
 
-def tiny_model(folder: Path, *, context: int = 1024, vocabulary: int = 512, seed: int = 0) -> Path:
-    """A random Llama of two layers and width 32 with a byte-level BPE tokenizer and a chat template, saved in ``folder``."""
+def tiny_model(folder: Path, *, context: int = 1024, vocabulary: int = 512, seed: int = 0, convolutions: bool = False) -> Path:
+    """A random Llama (or, with short convolutions, LFM2) of two layers and width 32 with a byte-level BPE tokenizer and a chat template, saved in ``folder``."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import Lfm2Config, Lfm2ForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=_tokenizer(vocabulary), eos_token="<|im_end|>", pad_token="<|endoftext|>", additional_special_tokens=["<|im_start|>"],
         model_max_length=context, clean_up_tokenization_spaces=False,
     )  # fmt: skip
     tokenizer.chat_template = _TEMPLATE
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
-        max_position_embeddings=context, bos_token_id=tokenizer.convert_tokens_to_ids("<|im_start|>"), eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id, tie_word_embeddings=True,
-    )  # fmt: skip
+    shape: dict[str, Any] = {
+        "vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "max_position_embeddings": context, "bos_token_id": tokenizer.convert_tokens_to_ids("<|im_start|>"), "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id, "tie_word_embeddings": True,
+    }  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = LlamaForCausalLM(config)
+        if convolutions:
+            hybrid = Lfm2Config(layer_types=["conv", "full_attention"], block_auto_adjust_ff_dim=False, **shape)
+            model: PreTrainedModel = Lfm2ForCausalLM(hybrid)
+        else:
+            model = LlamaForCausalLM(LlamaConfig(**shape))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -46,18 +46,30 @@ def test_a_planted_root_is_refused(data: Dataset, split: str) -> None:
     planted = _changed(data)
     row = next(s for s in planted.steps if s["split"] == split)
     row["split"] = "train"
-    for read in (lambda: read_corpus(_config(), [planted]), lambda: read_texts([planted]), lambda: read_corpus(_config(), [data, planted])):
+    for read in (lambda: read_corpus(_config(), [planted]), lambda: read_texts([planted])):
         with pytest.raises(DatasetError, match=row["root"]) as caught:
             read()
         assert caught.value.code == "train-leak"
 
 
-def test_a_family_that_another_folder_holds_out_is_refused(data: Dataset) -> None:
-    planted = _changed(data)
-    for row in planted.steps:
-        row.update(root=row["root"][::-1], split="test_new_family")
-    with pytest.raises(DatasetError, match="family"):
-        read_corpus(_config(), [data, planted])
+def test_what_another_folder_holds_out_is_left_out(data: Dataset) -> None:
+    """A root, by its own name, and a family, under roots of other names."""
+    row = _of(data, "train")[0]
+    ((_, before),) = read_corpus(_config(), [data]).train
+    for kind, split in (("root", "validation"), ("family", "test_new_family")):
+        planted = _changed(data)
+        planted.steps[:] = [s for s in planted.steps if s[kind] == row[kind] and s["split"] == "train"]
+        for other in planted.steps:
+            other.update(split=split, **({} if kind == "root" else {"root": other["root"][::-1]}))
+        both = [data, planted]
+        found = read_corpus(_config(), both)
+        ((_, after),) = found.train
+        gone = [s for s in before if s.root == row["root"] or (kind == "family" and s.family == row["family"])]
+        assert {s.id for s in before} - {s.id for s in after} == {s.id for s in gone} != set()
+        assert found.left_out["root or family that another folder holds out"] == len(gone)
+        texts = {text for group in read_texts(both) for text in group}
+        assert texts
+        assert not texts & {s.program for s in gone}
 
 
 def test_a_program_that_a_held_out_split_also_has_is_left_out(data: Dataset) -> None:

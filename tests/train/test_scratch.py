@@ -20,10 +20,10 @@ from steptp.train.scratch import new_model, new_tokenizer
 
 
 def _config(data: Dataset, **keys: Any) -> ScratchConfig:
-    stage = {"batch_tokens": 2048, "learning_rate": 1e-2, "log_steps": 1}
+    stage = {"batch_tokens": 2048, "learning_rate": 5e-3, "log_steps": 1}
     base = {
         "data": [str(data.folder)], "mix": [{"task": "named", "form": "edit"}], "context": 700, "validation_samples": 4, "precision": "fp32",
-        "decoder": {"vocabulary": 500, "width": 32, "layers": 2, "heads": 2, "kv_heads": 1, "inner": 64},
+        "decoder": {"vocabulary": 500, "width": 32, "layers": 2, "attention_every": 2, "heads": 2, "kv_heads": 1, "inner": 64},
         "texts": stage | {"max_tokens": 12_000}, "answers": stage | {"epochs": 2},
     }  # fmt: skip
     return ScratchConfig.model_validate_json(json.dumps(base | keys))

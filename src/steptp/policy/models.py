@@ -153,7 +153,7 @@ class LocalModel:
             first = self._forward(ids, mask, (mask.cumsum(1) - 1).clamp(min=0), None)
             rows = torch.tensor([prompts.index(s.prompt) for s in samples])
             scores, cache, mask = first.logits[:, -1][rows.to(self.device)], first.cache, mask[rows]
-            cache.batch_select_indices(rows.to(self.device))
+            cache.reorder_cache(rows.to(self.device))
             while True:
                 chosen = self._choose(scores, samples)
                 kept: list[int] = []
@@ -172,7 +172,7 @@ class LocalModel:
                     samples = [samples[row] for row in kept]
                     if not samples:
                         return []
-                    cache.batch_select_indices(torch.tensor(kept, device=self.device))
+                    cache.reorder_cache(torch.tensor(kept, device=self.device))
                     mask = mask[kept]
                 if ends is not None and time.monotonic() >= ends:
                     return samples

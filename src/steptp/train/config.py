@@ -29,11 +29,14 @@ class Source(_Strict):
     reason_words: int | None = Field(default=None, ge=0, description="shorten recorded reasons to this many words")
     weight: float = Field(default=1.0, gt=0, le=100, description="how often a sample comes up in an epoch; below 1, a share of them, drawn anew every epoch")
     samples: int | None = Field(default=None, ge=1, description="at most this many, drawn once by the seed")
+    orders: int = Field(default=1, ge=1, le=64, description="*action*: each question under so many orders and ids of its candidates")
 
     @model_validator(mode="after")
     def _form_of_task(self) -> Source:
         if self.form not in forms_of(self.task):
             raise ValueError(f"the task {self.task} has no answers of the form {self.form}; it has: {', '.join(forms_of(self.task))}")
+        if self.orders > 1 and self.task != "action":
+            raise ValueError(f"the task {self.task} lists no candidates: orders is for action")
         return self
 
     @property
@@ -49,6 +52,7 @@ class Stage(_Strict):
     max_tokens: int | None = Field(default=None, ge=1, description="tokens to compute, prompts included, common beginnings once")
     batch_tokens: int = Field(default=8192, ge=1, description="tokens of one optimiser step at most, gathered over micro-batches")
     micro_tokens: int | None = Field(default=None, ge=1, description="tokens of one forward pass at most (default: context)")
+    optimizer: Literal["adamw", "muon"] = Field(default="adamw", description="'muon': hidden matrices by Muon, the rest by AdamW, at one learning rate")
     learning_rate: float = Field(default=2e-4, gt=0)
     schedule: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
     warmup: float = Field(default=0.03, ge=0, lt=1, description="share of the steps")
@@ -75,11 +79,13 @@ class Lora(_Strict):
 
 
 class Decoder(_Strict):
-    """The shape of a model made from nothing (Llama-style, tied embeddings)."""
+    """The shape of a model made from nothing (LFM2-style: gated short convolutions, some layers of attention; tied embeddings)."""
 
     vocabulary: int = Field(default=4096, ge=300)
     width: int = Field(default=256, ge=8)
     layers: int = Field(default=8, ge=1)
+    attention_every: int = Field(default=3, ge=1, description="every so many layers attend, the others are short convolutions; 1: all attend")
+    kernel: int = Field(default=3, ge=2, le=16, description="tokens that a convolution sees")
     heads: int = Field(default=8, ge=1)
     kv_heads: int = Field(default=4, ge=1)
     inner: int = Field(default=768, ge=8)
@@ -88,6 +94,8 @@ class Decoder(_Strict):
     def _divides(self) -> Decoder:
         if self.width % self.heads or self.heads % self.kv_heads:
             raise ValueError("width must be a multiple of heads, heads of kv_heads")
+        if self.attention_every > self.layers:
+            raise ValueError(f"with attention_every = {self.attention_every}, none of {self.layers} layers attends")
         return self
 
 

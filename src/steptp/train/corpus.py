@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from steptp.dataset.samples import Sample, samples_of
 from steptp.dataset.store import Dataset
@@ -19,7 +18,7 @@ __all__ = ["Corpus", "HeldOut", "read_corpus", "read_texts"]
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Roots, families and programs that belong to other splits than ``train``; ``seen_families`` occur in ``train``."""
+    """Roots, families and programs that any folder keeps from training; ``train_roots`` are of no other split anywhere, ``seen_families`` theirs."""
 
     roots: frozenset[str]
     programs: frozenset[str]
@@ -29,31 +28,35 @@ class HeldOut:
 
     @staticmethod
     def of(data: Sequence[Dataset]) -> HeldOut:
-        """Over all folders together. Raises :class:`DatasetError` ``train-leak`` for a root that one split trains on and another holds out,
-        and for a train root of a family that is held out as new."""
-        trained: dict[str, tuple[str, Path]] = {}
-        held: dict[str, tuple[str, Path]] = {}
-        families: dict[str, tuple[str, Path]] = {}
-        seen: dict[str, tuple[str, Path]] = {}
+        """Over all folders together: what one holds out, no other may train on.
+
+        Raises :class:`DatasetError` ``train-leak`` for a folder that trains on a root or family that it holds out itself.
+        """
+        held: set[str] = set()
+        families: set[str] = set()
         programs: set[str] = set()
+        trained: dict[str, str] = {}
         for each in data:
+            own: dict[str, dict[str, str]] = {"root": {}, "family": {}}
             for row in each.steps:
                 if row["split"] == "train":
-                    trained.setdefault(row["root"], (row["workload"], each.folder))
-                    seen.setdefault(row["family"], (row["workload"], each.folder))
+                    trained[row["root"]] = row["family"]
                     continue
-                held.setdefault(row["root"], (row["split"], each.folder))
+                own["root"][row["root"]] = row["split"]
                 programs.update(h for h in (row["parent"], row["child"]) if h)
                 if row["split"] == "test_new_family":
-                    families.setdefault(row["family"], (row["workload"], each.folder))
-        for kind, ours, theirs in (("root", trained, held), ("family", seen, families)):
-            for name in sorted(ours.keys() & theirs.keys()):
-                raise DatasetError(
-                    "train-leak",
-                    f"{kind} {name} ({ours[name][0]}) is in the train split of {ours[name][1]} and held out by {theirs[name][1]} ({theirs[name][0]})",
-                    hint="build the folders together, with one seed, so that they hold the same roots out",
-                )
-        return HeldOut(frozenset(held), frozenset(programs | held.keys()), frozenset(families), frozenset(trained), frozenset(seen))
+                    own["family"][row["family"]] = row["split"]
+            for kind, names in own.items():
+                for row in each.steps:
+                    if row["split"] == "train" and row[kind] in names:
+                        raise DatasetError(
+                            "train-leak", f"{kind} {row[kind]} ({row['workload']}) of {each.folder} is in the splits train and {names[row[kind]]} at once",
+                            hint="build the folder anew: steptp build gives a root one split",
+                        )  # fmt: skip
+            held |= own["root"].keys()
+            families |= own["family"].keys()
+        clean = {root: family for root, family in trained.items() if root not in held and family not in families}
+        return HeldOut(frozenset(held), frozenset(programs | held), frozenset(families), frozenset(clean), frozenset(clean.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +80,16 @@ def read_corpus(config: RunConfig, data: Sequence[Dataset]) -> Corpus:
         found: dict[str, Sample] = {}
         for each in data:
             shared = {row["id"] for row in each.steps if row["parent"] in held.programs or row["child"] in held.programs}
-            for sample in _samples(each, source, "train"):
-                if sample.state in held.programs or sample.id in shared:
+            for order, sample in _ordered(each, source):
+                name = f"{sample.id}/{order}"
+                if sample.root not in held.train_roots:
+                    left_out["root or family that another folder holds out"] += 1
+                elif sample.state in held.programs or sample.id in shared:
                     left_out["program also in a held-out split"] += 1
-                elif sample.id in found:
+                elif name in found:
                     left_out["in an earlier folder"] += 1
                 else:
-                    found[sample.id] = sample
+                    found[name] = sample
             validation += _samples(each, source, "validation")
         kept = list(found.values())
         if source.samples is not None and source.samples < len(kept):
@@ -99,8 +105,14 @@ def read_corpus(config: RunConfig, data: Sequence[Dataset]) -> Corpus:
     return Corpus(tuple(train), tuple(validation[: config.validation_samples]), left_out, digests)
 
 
-def _samples(data: Dataset, source: Source, split: str) -> list[Sample]:
-    return list(samples_of(data, source.task, source.form, reasons=source.reasons, split=split, reason_words=source.reason_words))
+def _ordered(data: Dataset, source: Source) -> Iterator[tuple[int, Sample]]:
+    for order in range(source.orders):
+        for sample in _samples(data, source, "train", order):
+            yield order, sample
+
+
+def _samples(data: Dataset, source: Source, split: str, order: int = 0) -> list[Sample]:
+    return list(samples_of(data, source.task, source.form, reasons=source.reasons, split=split, reason_words=source.reason_words, shuffle=order))
 
 
 def read_texts(data: Sequence[Dataset], zoo: Sequence[str] = ()) -> list[list[str]]:

@@ -53,16 +53,22 @@ def new_tokenizer(texts: Iterable[str], size: int, context: int) -> PreTrainedTo
 
 
 def new_model(shape: Decoder, tokenizer: PreTrainedTokenizerFast, context: int, seed: int) -> PreTrainedModel:
-    """A Llama-style decoder with random weights that depend on ``seed`` alone."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+    """A decoder of gated short convolutions and some attention, with random weights that depend on ``seed`` alone.
 
+    Looking for what followed the last time takes a layer that puts the token before into each key, and one that looks for it; convolutions are the first kind from
+    the beginning, and cost less than attention.
+    """
+    import torch
+    from transformers import Lfm2Config, Lfm2ForCausalLM
+
+    kinds = ["full_attention" if n % shape.attention_every == 0 else "conv" for n in range(1, shape.layers + 1)]
     settings: dict[str, Any] = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=shape.width, intermediate_size=shape.inner, num_hidden_layers=shape.layers, num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads, max_position_embeddings=context, tie_word_embeddings=True, **settings,
+    config = Lfm2Config(
+        vocab_size=len(tokenizer), hidden_size=shape.width, intermediate_size=shape.inner, block_auto_adjust_ff_dim=False, num_hidden_layers=shape.layers,
+        layer_types=kinds, conv_L_cache=shape.kernel, num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, max_position_embeddings=context,
+        tie_word_embeddings=True, **settings,
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model: PreTrainedModel = LlamaForCausalLM(config)
+        model: PreTrainedModel = Lfm2ForCausalLM(config)
     return model

@@ -20,7 +20,9 @@ from trl import SFTTrainer
 from steptp.dataset.build import Progress
 from steptp.policy.weights import dtype_of
 from steptp.train.config import RunConfig, Stage
+from steptp.train.convolutions import follow_branches
 from steptp.train.encode import IGNORED, Row
+from steptp.train.muon import Muon
 from steptp.train.plan import Plan
 from steptp.train.trees import grow, laid_out, micro_batches, trunks
 
@@ -65,8 +67,12 @@ def last_checkpoint(folder: Path) -> Path | None:
 class _Trainer(SFTTrainer):  # type: ignore[misc]
     """TRL's trainer on the batches of a plan. The vocabulary is scored only where a token bears loss; validation is averaged over tokens."""
 
-    def __init__(self, *args: Any, plan: Plan, rows: Sequence[Row], validation: Sequence[Row], before: float, callbacks: list[_Clock], **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, plan: Plan, stage: Stage, rows: Sequence[Row], validation: Sequence[Row], before: float, callbacks: list[_Clock], **kwargs: Any
+    ) -> None:
         super().__init__(*args, callbacks=callbacks, **kwargs)
+        self.inputs = ["input_ids", "attention_mask", "position_ids", *(["previous"] if follow_branches(self.model) else [])]
+        self.stage = stage
         for clock in callbacks:
             clock.trainer = self
         self.plan = plan
@@ -79,6 +85,12 @@ class _Trainer(SFTTrainer):  # type: ignore[misc]
     def seconds(self) -> float:
         return time.monotonic() - self.began
 
+    def create_optimizer(self, model: Any = None) -> Any:
+        if self.stage.optimizer != "muon":
+            return super().create_optimizer(model)
+        self.optimizer: Any = self.optimizer or Muon(self.model, self.stage.learning_rate, self.stage.weight_decay)
+        return self.optimizer
+
     def get_train_dataloader(self) -> Any:
         batches = self.plan.batches
         return DataLoader(range(len(batches)), batch_size=1, collate_fn=lambda at: laid_out(batches[at[0]], self.rows))  # type: ignore[arg-type]
@@ -87,7 +99,7 @@ class _Trainer(SFTTrainer):  # type: ignore[misc]
         """Cross entropy summed over the labels of a micro-batch and divided by ``num_items_in_batch``, those of the whole step."""
         following = inputs["labels"][0, 1:]
         (at,) = (following != IGNORED).nonzero(as_tuple=True)
-        made = model(**{name: inputs[name] for name in ("input_ids", "attention_mask", "position_ids")}, use_cache=False, logits_to_keep=at)
+        made = model(**{name: inputs[name] for name in self.inputs}, use_cache=False, logits_to_keep=at)
         loss = torch.nn.functional.cross_entropy(made.logits[0].float(), following[at], reduction="sum") / num_items_in_batch
         return (loss, made) if return_outputs else loss
 
@@ -159,8 +171,8 @@ def make_trainer(
     )  # fmt: skip
     table = Table.from_dict({"input_ids": [r.input_ids for r in rows[:1]]})  # TRL looks at a row; the batches come from the plan
     trainer = _Trainer(
-        model=model, args=args, train_dataset=table, processing_class=tokenizer, callbacks=[_Clock(name, config, stage, progress)], plan=plan, rows=rows,
-        validation=validation, before=before,
+        model=model, args=args, train_dataset=table, processing_class=tokenizer, callbacks=[_Clock(name, config, stage, progress)], plan=plan, stage=stage,
+        rows=rows, validation=validation, before=before,
     )  # fmt: skip
     trainer.remove_callback(PrinterCallback)
     return trainer

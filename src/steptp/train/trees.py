@@ -93,8 +93,8 @@ def micro_batches(trees: Sequence[Tree], limit: int, rng: random.Random | None =
 
 
 def laid_out(trees: Sequence[Tree], rows: Sequence[Row]) -> dict[str, torch.Tensor]:
-    """The inputs of a forward pass over a micro-batch of L tokens: ``input_ids``, ``labels``, ``position_ids`` (int64[1, L]) and ``attention_mask``
-    (bool[1, 1, L, L], true where a query may look)."""
+    """The inputs of a forward pass over a micro-batch of L tokens: ``input_ids``, ``labels``, ``position_ids`` (int64[1, L]), ``attention_mask``
+    (bool[1, 1, L, L], true where a query may look) and ``previous`` (int64[L], where the token before on the own path is, −1 for none)."""
     import torch
 
     ids: list[int] = []
@@ -102,8 +102,11 @@ def laid_out(trees: Sequence[Tree], rows: Sequence[Row]) -> dict[str, torch.Tens
     positions: list[int] = []
     tree_of: list[int] = []
     branch_of: list[int] = []
+    previous: list[int] = []
 
-    def put(tokens: Sequence[int], marks: Sequence[int], first: int, tree: int, branch: int) -> None:
+    def put(tokens: Sequence[int], marks: Sequence[int], first: int, tree: int, branch: int, after: int) -> None:
+        if tokens:
+            previous.extend([after, *range(len(ids), len(ids) + len(tokens) - 1)])
         ids.extend(tokens)
         labels.extend(marks)
         positions.extend(range(first, first + len(tokens)))
@@ -111,11 +114,12 @@ def laid_out(trees: Sequence[Tree], rows: Sequence[Row]) -> dict[str, torch.Tens
         branch_of.extend([branch] * len(tokens))
 
     for number, tree in enumerate(trees):
-        put(rows[tree.rows[0]].input_ids[: tree.trunk], [IGNORED] * tree.trunk, 0, number, 0)
+        put(rows[tree.rows[0]].input_ids[: tree.trunk], [IGNORED] * tree.trunk, 0, number, 0, -1)
+        end = len(ids) - 1 if tree.trunk else -1
         for branch, row in enumerate(tree.rows, 1):
             own = rows[row]
-            put(own.input_ids[tree.trunk :], own.labels[tree.trunk :], tree.trunk, number, branch)
+            put(own.input_ids[tree.trunk :], own.labels[tree.trunk :], tree.trunk, number, branch, end)
     trees_at, branches = torch.tensor(tree_of), torch.tensor(branch_of)
     looks = (trees_at[:, None] == trees_at) & ((branches == 0) | (branches[:, None] == branches))
     made: dict[str, Any] = {name: torch.tensor([values]) for name, values in (("input_ids", ids), ("labels", labels), ("position_ids", positions))}
-    return made | {"attention_mask": looks.tril()[None, None]}
+    return made | {"attention_mask": looks.tril()[None, None], "previous": torch.tensor(previous)}
