@@ -109,3 +109,17 @@ def test_programs_of_one_root_stand_together(data: Dataset) -> None:
     assert ordered != other
     roots = [by_text[text] for text in ordered]
     assert len([1 for a, b in pairwise(roots) if a != b]) == len(groups) - 1
+
+
+def test_candidates_come_in_several_orders(measured: Dataset) -> None:
+    mix = {"task": "action", "form": "action"}
+    ((_, once),) = read_corpus(_config(mix=(mix,)), [measured]).train
+    ((_, often),) = read_corpus(_config(mix=(mix | {"orders": 3},)), [measured, measured]).train
+    assert len(often) == 3 * len(once) > 0
+    for sample in once:
+        others = [s for s in often if s.id == sample.id]
+        assert len({s.prompt for s in others}) == 3
+        assert {tuple(sorted(s.sites.values())) for s in others} == {tuple(sorted(sample.sites.values()))}
+        assert {s.sites[s.best] for s in others} == {sample.sites[sample.best]}
+    with pytest.raises(ValueError, match="orders is for action"):
+        _config(mix=({"task": "named", "form": "edit", "orders": 2},))

@@ -30,6 +30,7 @@ class Source(_Strict):
     weight: float = Field(default=1.0, gt=0, le=100, description="how often a sample comes up in an epoch; below 1, a share of them, drawn anew every epoch")
     samples: int | None = Field(default=None, ge=1, description="at most this many, drawn once by the seed")
     orders: int = Field(default=1, ge=1, le=64, description="*action*: each question under so many orders and ids of its candidates")
+    names: int = Field(default=1, ge=1, le=64, description="*named* and *free* without reasons: each program under so many choices of names, its own first")
 
     @model_validator(mode="after")
     def _form_of_task(self) -> Source:
@@ -37,6 +38,8 @@ class Source(_Strict):
             raise ValueError(f"the task {self.task} has no answers of the form {self.form}; it has: {', '.join(forms_of(self.task))}")
         if self.orders > 1 and self.task != "action":
             raise ValueError(f"the task {self.task} lists no candidates: orders is for action")
+        if self.names > 1 and (self.reasons or self.task == "action"):
+            raise ValueError("names is for named and free samples without reasons")
         return self
 
     @property
@@ -140,6 +143,7 @@ class ScratchConfig(RunConfig):
 
     decoder: Decoder = Decoder()
     zoo: tuple[str, ...] = Field(default=(), description="presets of the zoo whose programs of train families are also read")
+    names: int = Field(default=1, ge=1, le=64, description="the program texts of each root under so many choices of names")
     texts: Stage
 
 

@@ -12,6 +12,7 @@ from steptp.dataset.store import Dataset
 from steptp.errors import DatasetError
 from steptp.ir.seeds import derive_seed, digest
 from steptp.train.config import RunConfig, Source
+from steptp.train.renaming import Pools, pools_of, renamed, renamed_group
 
 __all__ = ["Corpus", "HeldOut", "read_corpus", "read_texts"]
 
@@ -72,6 +73,7 @@ class Corpus:
 def read_corpus(config: RunConfig, data: Sequence[Dataset]) -> Corpus:
     """The samples of a run. Raises :class:`DatasetError` ``train-leak`` and, for a mix without samples, ``train-empty``."""
     held = HeldOut.of(data)
+    pools = _pools(data, held) if any(source.names > 1 for source in config.mix) else None
     left_out: Counter[str] = Counter()
     train: list[tuple[Source, tuple[Sample, ...]]] = []
     validation: list[Sample] = []
@@ -96,6 +98,7 @@ def read_corpus(config: RunConfig, data: Sequence[Dataset]) -> Corpus:
             drawn = random.Random(derive_seed("samples", config.seed, source.name)).sample(range(len(kept)), source.samples)
             left_out["not drawn"] += len(kept) - source.samples
             kept = [kept[n] for n in sorted(drawn)]
+        kept += _under_other_names(kept, source, config.seed, pools, left_out)
         train.append((source, tuple(kept)))
         digests[f"mix[{number + 1}] {source.name}"] = digest(*(part for s in kept for part in (s.id, s.prompt, s.completion)))
     if not any(samples for _, samples in train):
@@ -115,9 +118,26 @@ def _samples(data: Dataset, source: Source, split: str, order: int = 0) -> list[
     return list(samples_of(data, source.task, source.form, reasons=source.reasons, split=split, reason_words=source.reason_words, shuffle=order))
 
 
-def read_texts(data: Sequence[Dataset], zoo: Sequence[str] = ()) -> list[list[str]]:
-    """Texts of the programs that train roots reach, one list a root, and of the ``zoo`` presets' programs of families that training sees; nothing that is held
-    out."""
+def _pools(data: Sequence[Dataset], held: HeldOut) -> Pools:
+    return pools_of(row["text"] for each in data for name, row in sorted(each.programs.items()) if name in held.train_roots)
+
+
+def _under_other_names(samples: Sequence[Sample], source: Source, seed: int, pools: Pools | None, left_out: Counter[str]) -> list[Sample]:
+    made: list[Sample] = []
+    if pools is None:
+        return made
+    for number in range(1, source.names):
+        for sample in samples:
+            if (other := renamed(sample, pools, number, seed)) is None:
+                left_out["names clash"] += 1
+            else:
+                made.append(other)
+    return made
+
+
+def read_texts(data: Sequence[Dataset], zoo: Sequence[str] = (), names: int = 1, seed: int = 0) -> list[list[str]]:
+    """Texts of the programs that train roots reach, one list a root and choice of ``names``, and of the ``zoo`` presets' programs of families that training
+    sees; nothing that is held out."""
     held = HeldOut.of(data)
     texts: dict[str, dict[str, str]] = defaultdict(dict)
     for each in data:
@@ -131,4 +151,6 @@ def read_texts(data: Sequence[Dataset], zoo: Sequence[str] = ()) -> list[list[st
         for root in make_roots([f"zoo:{name}@{preset}" for preset in zoo for name in entries.names(preset)], 0, 0):
             if root.family in held.seen_families - held.new_families and root.hash not in held.programs:
                 texts[root.hash].setdefault(root.hash, root.text)
-    return [[group[name] for name in sorted(group)] for _, group in sorted(texts.items())]
+    groups = [[group[name] for name in sorted(group)] for _, group in sorted(texts.items())]
+    pools = _pools(data, held)
+    return groups + [renamed_group(group, pools, number, seed) for number in range(1, names) for group in groups]
