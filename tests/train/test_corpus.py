@@ -11,7 +11,7 @@ import pytest
 from steptp.dataset.store import Dataset
 from steptp.errors import DatasetError
 from steptp.train.config import SftConfig
-from steptp.train.corpus import read_corpus, read_texts
+from steptp.train.corpus import read_corpus, read_texts, recited
 from steptp.train.run import _in_order
 
 
@@ -123,3 +123,18 @@ def test_candidates_come_in_several_orders(measured: Dataset) -> None:
         assert {s.sites[s.best] for s in others} == {sample.sites[sample.best]}
     with pytest.raises(ValueError, match="orders is for action"):
         _config(mix=({"task": "named", "form": "edit", "orders": 2},))
+
+
+def test_lines_of_a_program_stand_again_behind_it(data: Dataset) -> None:
+    for text in {row["text"] for row in data.programs.values()}:
+        lines = text.splitlines()
+        shown, *ranges = recited(text, 3, 0).split("\n\n")
+        assert shown.splitlines() == [f"{n}| {line}" for n, line in enumerate(lines, 1)]
+        assert len(ranges) == 3
+        for part in ranges:
+            head, *own = part.split("\n")
+            first, last = map(int, head.removeprefix("Lines: ").split("-"))
+            assert own == lines[first - 1 : last]
+            assert 1 <= len(own) <= 4
+        assert recited(text, 0, 0) == text
+        assert recited(text, 3, 0) == recited(text, 3, 0) != recited(text, 3, 1)

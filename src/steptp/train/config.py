@@ -144,6 +144,7 @@ class ScratchConfig(RunConfig):
     decoder: Decoder = Decoder()
     zoo: tuple[str, ...] = Field(default=(), description="presets of the zoo whose programs of train families are also read")
     names: int = Field(default=1, ge=1, le=64, description="the program texts of each root under so many choices of names")
+    recited: int = Field(default=0, ge=0, le=16, description="ranges of its lines that stand again behind each program text, under the numbers of the lines")
     texts: Stage
 
 

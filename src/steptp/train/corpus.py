@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from steptp.dataset.questions import numbered
 from steptp.dataset.samples import Sample, samples_of
 from steptp.dataset.store import Dataset
 from steptp.errors import DatasetError
@@ -14,7 +15,9 @@ from steptp.ir.seeds import derive_seed, digest
 from steptp.train.config import RunConfig, Source
 from steptp.train.renaming import Pools, pools_of, renamed, renamed_group
 
-__all__ = ["Corpus", "HeldOut", "read_corpus", "read_texts"]
+__all__ = ["Corpus", "HeldOut", "read_corpus", "read_texts", "recited"]
+
+_RECITED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +157,18 @@ def read_texts(data: Sequence[Dataset], zoo: Sequence[str] = (), names: int = 1,
     groups = [[group[name] for name in sorted(group)] for _, group in sorted(texts.items())]
     pools = _pools(data, held)
     return groups + [renamed_group(group, pools, number, seed) for number in range(1, names) for group in groups]
+
+
+def recited(text: str, count: int, seed: int) -> str:
+    """A program with the numbers of its lines, as questions show it, and behind it ``count`` ranges of one to four of its lines, as answers give them: every token
+    there has been read before, at a place that the numbers tell. ``count`` 0: the text alone."""
+    if not count:
+        return text
+    lines = text.splitlines()
+    rng = random.Random(derive_seed("recited", seed, text))
+    parts = [numbered(text)]
+    for _ in range(count):
+        first = rng.randrange(len(lines))
+        last = min(first + rng.randint(1, _RECITED), len(lines))
+        parts.append("\n".join([f"Lines: {first + 1}-{last}", *lines[first:last]]))
+    return "\n\n".join(parts)

@@ -22,7 +22,7 @@ from steptp.ir.seeds import derive_seed, digest
 from steptp.measure import version_block
 from steptp.policy.chat import Chat
 from steptp.train.config import RunConfig, ScratchConfig, SftConfig, Stage
-from steptp.train.corpus import Corpus, read_corpus, read_texts
+from steptp.train.corpus import Corpus, read_corpus, read_texts, recited
 from steptp.train.curves import write_curves
 from steptp.train.encode import Row, encode_all, pack
 from steptp.train.plan import make_plan
@@ -126,7 +126,8 @@ def run_scratch(config: ScratchConfig, out: Path, *, resume: bool = False, progr
     model: Any = new_model(config.decoder, tokenizer, config.context, config.seed)
     run.write(parameters=_parameters(model), vocabulary=len(tokenizer), texts={"programs": len(texts), "digest": digest(*texts)})
     chat = Chat(tokenizer)
-    rows = pack([tokenizer(text, add_special_tokens=False).input_ids for text in _in_order(groups, config.seed)], chat.end_of_turn, config.context)
+    shown = (recited(text, config.recited, config.seed) for text in _in_order(groups, config.seed))
+    rows = pack([tokenizer(text, add_special_tokens=False).input_ids for text in shown], chat.end_of_turn, config.context)
     model = run.stage("texts", config.texts, model, tokenizer, rows, [])
     model = run.stage("answers", config.answers, model, tokenizer, *_answer_rows(run, chat))
     _export(model, chat, out / "model")
