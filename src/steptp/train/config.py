@@ -89,6 +89,7 @@ class Decoder(_Strict):
     layers: int = Field(default=8, ge=1)
     attention_every: int = Field(default=3, ge=1, description="every so many layers attend, the others are short convolutions; 1: all attend")
     kernel: int = Field(default=3, ge=2, le=16, description="tokens that a convolution sees")
+    initial: Literal["random", "induction"] = Field(default="random", description="'induction': first weights that look up what followed before")
     heads: int = Field(default=8, ge=1)
     kv_heads: int = Field(default=4, ge=1)
     inner: int = Field(default=768, ge=8)
@@ -99,6 +100,10 @@ class Decoder(_Strict):
             raise ValueError("width must be a multiple of heads, heads of kv_heads")
         if self.attention_every > self.layers:
             raise ValueError(f"with attention_every = {self.attention_every}, none of {self.layers} layers attends")
+        if self.initial == "induction" and (self.attention_every < 3 or self.kernel < 3 or self.width < 32 or self.width % 4 or self.width // self.heads % 4):
+            raise ValueError(
+                "initial = 'induction' takes two convolutions over three tokens before the first attention, and a width and heads of multiples of 4"
+            )
         return self
 
 
