@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from steptp.dataset.questions import task_prompt
+from steptp.dataset.questions import numbered
 from steptp.dataset.samples import Sample, edit_between
+from steptp.errors import internal
 from steptp.ir.lexer import RESERVED
 from steptp.ir.seeds import derive_seed
 
@@ -26,6 +27,7 @@ _DERIVED = re.compile(r"(?:_?[lptqr]|\d)+\Z")
 """What the engine puts behind a tensor's name for a copy, a part, a transposed one."""
 _OWN = re.compile(r"T\d+\Z|[cpf]\d+\Z")
 """Names of the engine's own making: tile sizes, loops of copies and of fused nests."""
+_LOOP = re.compile(r"(?<=, loop )[A-Za-z_]\w*(?=\))")
 _PARAMETER = re.compile(r"(?<==)[A-Za-z_]\w*")
 _TRIES = 4
 _LONGEST = 6
@@ -130,7 +132,7 @@ def renamed(sample: Sample, pools: Pools, number: int, seed: int) -> Sample | No
         parent, child = (with_names(text, whole) for text in (sample.program, sample.child))
         head, colon, parameters = sample.site.partition(":")
         site = head + colon + _exchanged(_PARAMETER, parameters, whole)
-        prompt = task_prompt(sample.task, sample.form, False, parent, strategy=sample.strategy, site=site)
+        prompt = _question(sample, parent, site, whole)
         if sample.form == "edit":
             first, last, lines = edit_between(parent, child)
             completion = "\n".join([f"Lines: {first}-{last}", *lines])
@@ -147,6 +149,16 @@ def renamed(sample: Sample, pools: Pools, number: int, seed: int) -> Sample | No
             state=f"{sample.state}~{number}.{attempt}",
         )
     return None
+
+
+def _question(sample: Sample, parent: str, site: str, names: Mapping[str, str]) -> str:
+    """The question about ``parent``, as :func:`steptp.dataset.questions.task_prompt` puts it, without parsing anything."""
+    old, new = (numbered(text) if sample.form == "edit" else text.strip() for text in (sample.program, parent))
+    before, found, after = sample.prompt.partition(old)
+    if not found:
+        raise internal("a question does not show its program")
+    after = _exchanged(_LOOP, after.replace(sample.site, site), names)
+    return before + new + after
 
 
 def renamed_group(texts: Sequence[str], pools: Pools, number: int, seed: int) -> list[str]:
