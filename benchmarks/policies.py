@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from steptp.cli.progress import BuildProgress
 from steptp.dataset.store import Dataset
-from steptp.errors import DatasetError, UsageError
+from steptp.errors import UsageError
 from steptp.evaluate.answerers import RULES, Answerer, LocalAnswerer, RuleAnswerer
 from steptp.evaluate.run import Options, evaluate
 from steptp.evaluate.states import Selection
@@ -65,28 +66,30 @@ def runs(args: argparse.Namespace) -> Iterator[Run]:
                 yield Run(f"{split}/action-{name}-blind", name, action(split, blind=True))
 
 
-def answerer(run: Run, args: argparse.Namespace, data: Dataset) -> Answerer:
-    """Who answers in a run."""
-    model = {**dict(args.model), **dict(args.base), **dict(args.reasons)}.get(run.model)
-    if model is None:
-        return RuleAnswerer(run.model, data, seed=args.seed)
-    return LocalAnswerer(model, constrained=not run.free, batch=args.batch, seed=args.seed)
+def answerers(args: argparse.Namespace, data: Dataset) -> Callable[[str, bool], Answerer]:
+    """Who answers, by the name of a model or rule and whether it writes without a grammar; a model is loaded once for runs behind one another."""
+    models = {**dict(args.model), **dict(args.base), **dict(args.reasons)}
+
+    @lru_cache(maxsize=2)
+    def answerer(name: str, free: bool) -> Answerer:
+        if name not in models:
+            return RuleAnswerer(name, data, seed=args.seed)
+        return LocalAnswerer(models[name], constrained=not free, batch=args.batch, seed=args.seed)
+
+    return answerer
 
 
-def evaluated(run: Run, args: argparse.Namespace, data: Dataset) -> dict[str, Any] | None:
-    """The result of a run; ``None`` where the split has no such states."""
-    folder = args.out / run.name
-    kept = folder / "result.json"
-    if kept.exists():
-        held: dict[str, Any] = json.loads(kept.read_text())
-        return held
+def evaluated(run: Run, answerer: Answerer, args: argparse.Namespace, data: Dataset) -> dict[str, Any] | None:
+    """The result of a run, from where an earlier one came to; ``None`` where the split has no such states."""
     print(f"{run.name} …", flush=True)
     with BuildProgress() as progress:
         try:
             return evaluate(
-                data, answerer(run, args, data), run.wanted, Options(args.samples, args.measure, jobs=args.jobs), folder, resume=True, progress=progress
+                data, answerer, run.wanted, Options(args.samples, args.measure, jobs=args.jobs), args.out / run.name, resume=True, progress=progress
             )
-        except (DatasetError, UsageError) as err:
+        except UsageError as err:
+            if err.code != "usage-split":
+                raise
             print(f"{run.name}: {err.message}")
             return None
 
@@ -125,12 +128,14 @@ def main() -> None:
     args = parser.parse_args()
     data = Dataset.open(args.dataset)
     results: dict[str, dict[str, Any]] = {}
+    who = answerers(args, data)
     for run in runs(args):
         if args.only and not any(word in run.name for word in args.only):
             continue
-        found = evaluated(run, args, data)
+        found = evaluated(run, who(run.model, run.free), args, data)
         if found is not None:
             results[run.name] = found
+    args.out.mkdir(parents=True, exist_ok=True)
     page = args.out / "page.html"
     page.write_text(evaluation_page(list(results.items())), encoding="utf-8")
     for split in _SPLITS:

@@ -21,6 +21,7 @@ import torch
 from steptp.dataset.store import Dataset
 from steptp.train.config import Decoder
 from steptp.train.corpus import read_texts, recited
+from steptp.train.encode import IGNORED
 from steptp.train.muon import Muon
 from steptp.train.scratch import new_model, new_tokenizer
 
@@ -40,13 +41,13 @@ def sequences(texts: list[str], tokenizer: Any, seed: int) -> Iterator[tuple[lis
 
 
 def batch(source: Iterator[tuple[list[int], int]], tokens: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """ids[rows, length], labels[rows, length] (−100: none) and which of them are recited, of about ``tokens`` tokens."""
+    """ids[rows, length], labels[rows, length] (``IGNORED``: none) and which of them are recited, of about ``tokens`` tokens."""
     rows: list[tuple[list[int], int]] = []
     while sum(len(ids) for ids, _ in rows) < tokens:
         rows.append(next(source))
     length = max(len(ids) for ids, _ in rows)
     made = torch.zeros(len(rows), length, dtype=torch.long)
-    labels, again = torch.full_like(made, -100), torch.zeros_like(made, dtype=torch.bool)
+    labels, again = torch.full_like(made, IGNORED), torch.zeros_like(made, dtype=torch.bool)
     for row, (ids, first) in enumerate(rows):
         made[row, : len(ids)] = labels[row, : len(ids)] = torch.tensor(ids)
         again[row, first : len(ids)] = True
@@ -70,7 +71,7 @@ def main() -> None:
     source = sequences(texts, tokenizer, args.seed)
     for step in range(1, args.steps + 1):
         ids, labels, again = batch(source, args.tokens)
-        kept = again & (labels != -100)
+        kept = again & (labels != IGNORED)
         late = step > args.steps * 2 // 3
         counted += int(kept.sum()) if late else 0
         for name, model in models.items():
@@ -78,15 +79,15 @@ def main() -> None:
             for group in optimizers[name].param_groups:
                 group["lr"] = args.rate * min(1.0, step / 30)
             logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
-            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
-            loss.backward()  # type: ignore[no-untyped-call]
+            losses_by_token = torch.nn.functional.cross_entropy(logits.transpose(1, 2), labels, reduction="none")
+            (losses_by_token.sum() / (labels != IGNORED).sum()).backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizers[name].step()
             optimizers[name].zero_grad()
             seconds[name] += time.monotonic() - began
             if late:
                 right[name] += int((logits.argmax(-1) == labels)[kept].sum())
-                losses[name] += float(torch.nn.functional.cross_entropy(logits[kept], labels[kept], reduction="sum").detach())
+                losses[name] += float(losses_by_token[kept].sum().detach())
         if step % 10 == 0:
             print(f"step {step} of {args.steps}", flush=True)
     found = {name: {"right": round(right[name] / counted, 4), "loss": round(losses[name] / counted, 4), "seconds": round(seconds[name], 1)} for name in models}

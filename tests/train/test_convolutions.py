@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from row_loss import summed_loss
 from transformers import MambaConfig, MambaForCausalLM
 
 from steptp.dataset.samples import samples_of
@@ -25,11 +26,6 @@ from steptp.train.trees import Tree, grow, laid_out, micro_batches, trunks
 def _decoder(model: Path, kernel: int = 3) -> Any:
     shape = Decoder(vocabulary=300, width=32, layers=4, attention_every=2, heads=2, kv_heads=1, inner=48, kernel=kernel)
     return new_model(shape, load_tokenizer(find_weights(str(model))), 1024, 3)
-
-
-def _loss(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-    logits = model(**{k: v for k, v in inputs.items() if k != "labels"}, use_cache=False).logits[0, :-1]
-    return torch.nn.functional.cross_entropy(logits, inputs["labels"][0, 1:], ignore_index=IGNORED, reduction="sum")
 
 
 def _gradients(model: Any, losses: Iterator[torch.Tensor]) -> tuple[float, dict[str, torch.Tensor]]:
@@ -56,9 +52,9 @@ def test_loss_and_gradient_are_those_of_the_rows_one_by_one(data: Dataset, model
     assert max(len(tree.rows) for tree in batch) > 2
     decoder = _decoder(model, kernel)
     alone = [rows[row] for tree in batch for row in tree.rows]
-    apart, wanted = _gradients(decoder, (_loss(decoder, inputs) for inputs in _one_by_one(alone)))
+    apart, wanted = _gradients(decoder, (summed_loss(decoder, inputs) for inputs in _one_by_one(alone)))
     assert follow_branches(decoder)
-    together, got = _gradients(decoder, (_loss(decoder, laid_out(part, rows)) for part in [batch]))
+    together, got = _gradients(decoder, (summed_loss(decoder, laid_out(part, rows)) for part in [batch]))
     assert together == pytest.approx(apart, rel=1e-5)
     for name, gradient in wanted.items():
         torch.testing.assert_close(got[name], gradient, rtol=2e-3, atol=2e-4 * float(gradient.abs().max()))

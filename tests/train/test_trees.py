@@ -6,10 +6,10 @@ import random
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from row_loss import summed_loss
 
 from steptp.dataset.samples import samples_of
 from steptp.dataset.store import Dataset
@@ -58,11 +58,6 @@ def test_a_token_sees_its_trunk_and_its_branch() -> None:
     assert sees[15].nonzero()[:, 0].tolist() == [13, 14, 15]
 
 
-def _loss(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-    logits = model(**{k: v for k, v in inputs.items() if k != "labels"}).logits[0, :-1]
-    return torch.nn.functional.cross_entropy(logits, inputs["labels"][0, 1:], ignore_index=IGNORED, reduction="sum")
-
-
 def test_loss_and_gradient_are_those_of_the_rows_one_by_one(data: Dataset, model: Path) -> None:
     weights = find_weights(str(model))
     chat = Chat(load_tokenizer(weights))
@@ -76,7 +71,7 @@ def test_loss_and_gradient_are_those_of_the_rows_one_by_one(data: Dataset, model
     batch = micro_batches(sorted(trees, key=lambda t: -len(t.rows))[:4], 4096)[0]
     assert len(batch) > 1
     loaded = load_model(weights, torch.float32)
-    together = _loss(loaded, laid_out(batch, rows))
+    together = summed_loss(loaded, laid_out(batch, rows))
     together.backward()  # type: ignore[no-untyped-call]
     grads = [p.grad.clone() for p in loaded.parameters() if p.grad is not None]
     loaded.zero_grad()
@@ -84,7 +79,7 @@ def test_loss_and_gradient_are_those_of_the_rows_one_by_one(data: Dataset, model
     for tree in batch:
         for row in tree.rows:
             one = rows[row]
-            loss = _loss(loaded, {"input_ids": torch.tensor([one.input_ids]), "labels": torch.tensor([one.labels])})
+            loss = summed_loss(loaded, {"input_ids": torch.tensor([one.input_ids]), "labels": torch.tensor([one.labels])})
             loss.backward()  # type: ignore[no-untyped-call]
             alone = alone + loss.detach()
     assert float(together.detach()) == pytest.approx(float(alone), rel=1e-5)

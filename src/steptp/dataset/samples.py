@@ -19,7 +19,19 @@ from steptp.dataset.walk import MAX_CANDIDATES
 from steptp.errors import UsageError
 from steptp.ir.seeds import derive_seed
 
-__all__ = ["BLIND", "MIN_SIBLINGS", "Sample", "action_sample", "edit_between", "examples_for", "read_samples", "samples_of", "short_reason", "step_sample"]
+__all__ = [
+    "BLIND",
+    "MIN_SIBLINGS",
+    "Sample",
+    "action_sample",
+    "edit_answer",
+    "edit_between",
+    "examples_for",
+    "read_samples",
+    "samples_of",
+    "short_reason",
+    "step_sample",
+]
 
 MIN_SIBLINGS = 8
 """Measured steps that a state needs for an *action* sample."""
@@ -115,8 +127,7 @@ def step_sample(
         said = short_reason(step["reason"], reason_words)
         parts = ["\n".join([*parts, said])] if said else parts
     if form == "edit":
-        first, last, lines = edit_between(parent, child)
-        parts.append("\n".join([f"Lines: {first}-{last}", *lines]))
+        parts.append(edit_answer(*edit_between(parent, child)))
     else:
         parts.append(("Next program:\n" if reasons else "") + child.strip())
     prompt = task_prompt(task, form, reasons, BLIND if blind else parent, strategy=step["strategy"], site=step["site"])
@@ -166,6 +177,11 @@ def edit_between(parent: str, child: str) -> tuple[int, int, list[str]]:
     tail = next((n for n, (a, b) in enumerate(zip(reversed(old), reversed(new), strict=False)) if a != b), most)
     tail = min(tail, most)
     return head + 1, len(old) - tail, new[head : len(new) - tail]
+
+
+def edit_answer(first: int, last: int, lines: Sequence[str]) -> str:
+    """An edit as answers write it: the range of lines and what stands there."""
+    return "\n".join([f"Lines: {first}-{last}", *lines])
 
 
 def short_reason(reason: str, words: int | None) -> str:

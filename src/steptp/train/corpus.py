@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from steptp.dataset.questions import numbered
-from steptp.dataset.samples import Sample, samples_of
+from steptp.dataset.samples import Sample, edit_answer, samples_of
 from steptp.dataset.store import Dataset
 from steptp.errors import DatasetError
 from steptp.ir.seeds import derive_seed, digest
@@ -65,18 +65,20 @@ class HeldOut:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """``train``: the samples of each source; ``validation``: samples of all sources, drawn by the seed. ``digests``: source → hash of its samples."""
+    """``train``: the samples of each source; ``validation``: samples of all sources, drawn by the seed. ``digests``: source → hash of its samples. ``held``: what
+    was kept away."""
 
     train: tuple[tuple[Source, tuple[Sample, ...]], ...]
     validation: tuple[Sample, ...]
     left_out: Counter[str] = field(default_factory=Counter)
     digests: dict[str, str] = field(default_factory=dict)
+    held: HeldOut | None = None
 
 
 def read_corpus(config: RunConfig, data: Sequence[Dataset]) -> Corpus:
     """The samples of a run. Raises :class:`DatasetError` ``train-leak`` and, for a mix without samples, ``train-empty``."""
     held = HeldOut.of(data)
-    pools = _pools(data, held) if any(source.names > 1 for source in config.mix) else None
+    pools = _pools(data, held)
     left_out: Counter[str] = Counter()
     train: list[tuple[Source, tuple[Sample, ...]]] = []
     validation: list[Sample] = []
@@ -108,7 +110,7 @@ def read_corpus(config: RunConfig, data: Sequence[Dataset]) -> Corpus:
         folders = ", ".join(str(f) for f in config.data)
         raise DatasetError("train-empty", f"the train split of {folders} has no sample of the mix", hint="action samples need states with measured siblings")
     random.Random(derive_seed("validation", config.seed)).shuffle(validation)
-    return Corpus(tuple(train), tuple(validation[: config.validation_samples]), left_out, digests)
+    return Corpus(tuple(train), tuple(validation[: config.validation_samples]), left_out, digests, held)
 
 
 def _ordered(data: Dataset, source: Source) -> Iterator[tuple[int, Sample]]:
@@ -125,10 +127,8 @@ def _pools(data: Sequence[Dataset], held: HeldOut) -> Pools:
     return pools_of(row["text"] for each in data for name, row in sorted(each.programs.items()) if name in held.train_roots)
 
 
-def _under_other_names(samples: Sequence[Sample], source: Source, seed: int, pools: Pools | None, left_out: Counter[str]) -> list[Sample]:
+def _under_other_names(samples: Sequence[Sample], source: Source, seed: int, pools: Pools, left_out: Counter[str]) -> list[Sample]:
     made: list[Sample] = []
-    if pools is None:
-        return made
     for number in range(1, source.names):
         for sample in samples:
             if (other := renamed(sample, pools, number, seed)) is None:
@@ -138,10 +138,10 @@ def _under_other_names(samples: Sequence[Sample], source: Source, seed: int, poo
     return made
 
 
-def read_texts(data: Sequence[Dataset], zoo: Sequence[str] = (), names: int = 1, seed: int = 0) -> list[list[str]]:
+def read_texts(data: Sequence[Dataset], zoo: Sequence[str] = (), names: int = 1, seed: int = 0, held: HeldOut | None = None) -> list[list[str]]:
     """Texts of the programs that train roots reach, one list a root and choice of ``names``, and of the ``zoo`` presets' programs of families that training
-    sees; nothing that is held out."""
-    held = HeldOut.of(data)
+    sees; nothing that is held out (``held``: of these folders, where it is known already)."""
+    held = held or HeldOut.of(data)
     texts: dict[str, dict[str, str]] = defaultdict(dict)
     for each in data:
         for name, row in each.programs.items():
@@ -170,5 +170,5 @@ def recited(text: str, count: int, seed: int) -> str:
     for _ in range(count):
         first = rng.randrange(len(lines))
         last = min(first + rng.randint(1, _RECITED), len(lines))
-        parts.append("\n".join([f"Lines: {first + 1}-{last}", *lines[first:last]]))
+        parts.append(edit_answer(first + 1, last, lines[first:last]))
     return "\n\n".join(parts)

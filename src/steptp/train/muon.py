@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 __all__ = ["Muon", "orthogonalised"]
 
@@ -37,8 +37,8 @@ def orthogonalised(matrix: Tensor) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Hidden matrices of ``model`` by Muon with decoupled weight decay; embeddings, the output head, norms and convolutions by AdamW without decay."""
 
-    def __init__(self, model: nn.Module, learning_rate: float, weight_decay: float) -> None:
-        ends = {id(getattr(layer, "weight", None)) for name in ("get_input_embeddings", "get_output_embeddings") for layer in [getattr(model, name)()]}
+    def __init__(self, model: Any, learning_rate: float, weight_decay: float) -> None:
+        ends = {id(layer.weight) for layer in (model.get_input_embeddings(), model.get_output_embeddings()) if layer is not None}
         trained = [p for p in model.parameters() if p.requires_grad]
         matrices = [p for p in trained if p.ndim == 2 and id(p) not in ends]
         others = [p for p in trained if p.ndim != 2 or id(p) in ends]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from steptp.dataset.questions import numbered
-from steptp.dataset.samples import Sample, edit_between
+from steptp.dataset.samples import Sample, edit_answer, edit_between
 from steptp.errors import internal
 from steptp.ir.lexer import RESERVED
 from steptp.ir.seeds import derive_seed
@@ -133,11 +133,7 @@ def renamed(sample: Sample, pools: Pools, number: int, seed: int) -> Sample | No
         head, colon, parameters = sample.site.partition(":")
         site = head + colon + _exchanged(_PARAMETER, parameters, whole)
         prompt = _question(sample, parent, site, whole)
-        if sample.form == "edit":
-            first, last, lines = edit_between(parent, child)
-            completion = "\n".join([f"Lines: {first}-{last}", *lines])
-        else:
-            completion = child.strip()
+        completion = edit_answer(*edit_between(parent, child)) if sample.form == "edit" else child.strip()
         return replace(
             sample,
             program=parent,

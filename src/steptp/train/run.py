@@ -119,7 +119,7 @@ def run_scratch(config: ScratchConfig, out: Path, *, resume: bool = False, progr
         return run.manifest
     from steptp.train.scratch import new_model, new_tokenizer
 
-    groups = read_texts(run.data, config.zoo, config.names, config.seed)
+    groups = read_texts(run.data, config.zoo, config.names, config.seed, run.corpus.held)
     texts = [text for group in groups for text in group]
     asked = [s for _, samples in run.corpus.train for s in samples]
     tokenizer = new_tokenizer([*texts, *(text for s in asked for text in (s.prompt, s.completion))], config.decoder.vocabulary, config.context)

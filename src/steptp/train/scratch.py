@@ -61,8 +61,6 @@ def new_model(shape: Decoder, tokenizer: PreTrainedTokenizerFast, context: int, 
     import torch
     from transformers import Lfm2Config, Lfm2ForCausalLM
 
-    from steptp.train.induction import put_in_place
-
     kinds = ["full_attention" if n % shape.attention_every == 0 else "conv" for n in range(1, shape.layers + 1)]
     settings: dict[str, Any] = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
     config = Lfm2Config(
@@ -74,5 +72,7 @@ def new_model(shape: Decoder, tokenizer: PreTrainedTokenizerFast, context: int, 
         torch.manual_seed(seed)
         model: PreTrainedModel = Lfm2ForCausalLM(config)
         if shape.initial == "induction":
+            from steptp.train.induction import put_in_place
+
             put_in_place(model, shape)
     return model
