@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from dataset_build import build_small, small_config
 
-from steptp.dataset.questions import FORMS, TASKS, Form, Task, forms_of
+from steptp.dataset.questions import FORMS, TASKS, Form, Task, forms_of, list_candidates, with_opaque_ids
 from steptp.dataset.samples import BLIND, Sample, action_sample, edit_between, examples_for, samples_of, short_reason
 from steptp.dataset.store import Dataset
 from steptp.errors import UsageError
@@ -70,9 +70,12 @@ def test_blinded_questions_show_no_program_and_no_places(data: Dataset) -> None:
         for sample, plain in zip(samples_of(data, task, form, reasons=reasons, blind=True), samples_of(data, task, form, reasons=reasons), strict=True):
             assert BLIND in sample.prompt
             assert not any(line in sample.prompt for line in sample.program.splitlines()), sample.prompt
-            assert dataclasses.replace(sample, prompt="") == dataclasses.replace(plain, prompt="")
+            told = {"prompt": "", "completion": "", "listed": {}}
+            assert dataclasses.replace(sample, **told) == dataclasses.replace(plain, **told)
             if task == "action":
-                assert "@" not in sample.prompt
+                assert "@" not in sample.prompt + sample.completion.rpartition("Step: ")[2]
+            else:
+                assert sample.completion == plain.completion
 
 
 def test_shuffling_changes_order_and_ids_and_nothing_else(data: Dataset) -> None:
@@ -81,6 +84,18 @@ def test_shuffling_changes_order_and_ids_and_nothing_else(data: Dataset) -> None
         assert list(plain.sites.items()) != list(other.sites.items())
         assert plain.sites[plain.best] == other.sites[other.best] == plain.site
         assert {plain.sites[i]: r for i, r in plain.ratios.items()} == {other.sites[i]: r for i, r in other.ratios.items()}
+
+
+@pytest.mark.parametrize("count", [1, 24, 113, 114, 676])
+def test_ids_are_distinct_and_stand_behind_their_sites(count: int) -> None:
+    sites = [f"loop_split@{n}:factor=4,tail=exact" for n in range(count)]
+    found = with_opaque_ids(sites, 7)
+    assert list(found.values()) == sites
+    assert len(found) == count
+    assert all(len(name) == 2 and name.isupper() for name in found)
+    assert found == with_opaque_ids(sites, 7)
+    assert count == 1 or list(found) != list(with_opaque_ids(sites, 8))
+    assert list_candidates(found).splitlines() == [f"{site} [{name}]" for name, site in found.items()]
 
 
 def _state(n: int) -> Sample:
@@ -99,8 +114,8 @@ def test_neither_place_nor_id_says_which_step_is_best() -> None:
     states = [_state(n) for n in range(2400)]
     places = Counter(list(s.sites).index(s.best) for s in states)
     assert sum((places[p] - 100) ** 2 / 100 for p in range(24)) < 49.7  # chi-squared, 23 degrees of freedom, 0.1 %
-    letters = Counter(s.best[0] for s in states)
-    assert sum((letters[c] - 2400 / 26) ** 2 / (2400 / 26) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ") < 52.6  # 25 degrees
+    letters, whole = Counter(s.best[0] for s in states), Counter(name[0] for name in with_opaque_ids([str(n) for n in range(113)], 0))
+    assert sum((letters[c] - 2400 * n / 113) ** 2 / (2400 * n / 113) for c, n in whole.items()) < 29.6  # 10 degrees
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,12 @@ def _asked(form: Form) -> Question:
         ("loop_reorder@0.0:to=2", "ZB"),
         ("I choose loop_parallelization@0.", "OR"),
         ("\ufeff“QX”", "QX"),
+        ("loop_reorder@0.0:to=2 [ZB]", "ZB"),
+        ("[ZB]", "ZB"),
+        ("loop_reorder [ZB]", "ZB"),
+        ("Not OR, but\n\nStep: loop_reorder@0.0:to=2 [ZB]\n", "ZB"),
+        ("I choose `loop_reorder@0.0:to=2 [ZB]`.", "ZB"),
+        ('{"id": "loop_reorder@0.0:to=2 [ZB]"}', "ZB"),
     ],
 )
 def test_actions(text: str, named: str) -> None:
@@ -59,6 +65,9 @@ def test_actions(text: str, named: str) -> None:
         ("Step: AA", False, "answer-unknown-id"),
         ('{"id": "AA"}', False, "answer-unknown-id"),
         ("QX or ZB, I think.", False, "answer-ambiguous"),
+        ("loop_reorder@0.0:to=2 [QX]", False, "answer-ambiguous"),
+        ("loop_reorder@0.0:to=2 [AA]", False, "answer-unknown-id"),
+        ("loop_reorder@0.0:to=2 [Z", True, "answer-truncated"),
         ("I cannot help with that.", False, "answer-unreadable"),
         ('{"reason": "fast"}', False, "answer-unreadable"),
         ('{"reason": "the loop', True, "answer-truncated"),
@@ -74,9 +83,10 @@ def test_actions_that_cannot_be_read(text: str, truncated: bool, code: str) -> N
 
 
 def test_the_reason_is_what_stands_before_the_step() -> None:
-    answer = read_answer(_asked("action"), "Unit stride.\nStep: QX")
-    assert isinstance(answer, Proposal)
-    assert answer.reason == "Unit stride."
+    for step in ("QX", "loop_split@0:factor=4,tail=exact [QX]", "**loop_split@0:factor=4,tail=exact** [QX]"):
+        answer = read_answer(_asked("action"), f"Unit stride.\nStep: {step}")
+        assert isinstance(answer, Proposal)
+        assert answer.reason == "Unit stride."
     answer = read_answer(_asked("action"), '{"reason": "Unit stride.", "id": "QX"}')
     assert isinstance(answer, Proposal)
     assert answer.reason == "Unit stride."

@@ -153,7 +153,8 @@ def test_what_ends_is_always_read(form: Any, reasons: bool) -> None:
     asked = Question(form, reasons, "", sites=SITES if form == "action" else {}, lines=len(PROGRAM.splitlines()))
     extra = (
         "Step: ",
-        "\nStep: QX",
+        "\nStep: loop_split@3.0 [QX]",
+        " [AB]",
         "Lines: ",
         "\nLines: 3-4",
         "Next program:\n",
@@ -177,15 +178,19 @@ def test_what_ends_is_always_read(form: Any, reasons: bool) -> None:
     assert bool(kinds["with a reason"]) == reasons
 
 
-def test_an_action_is_one_of_the_listed_ids() -> None:
+def test_an_action_is_one_of_the_listed_lines() -> None:
     asked = Question("action", False, "", sites=SITES)
-    assert [a for a in ("QX", "AB", "OR", "ZZ", "qx", "Step: QX", "QX.", "") if _accepts(grammar(asked), a)] == ["QX", "AB", "OR"]
-    asked = Question("action", True, "", sites=SITES)
-    assert _accepts(grammar(asked), "Step: AB")
-    assert _accepts(grammar(asked), "It is AB, for\nmemory's sake.\n\nStep: AB")
-    assert not _accepts(grammar(asked), "It is AB. Step: AB")
-    assert not _accepts(grammar(asked), "Step: AB\nStep: QX")
-    assert not _accepts(grammar(asked), 'Because {"id": "AB"}\n\nStep: AB')
+    lines = [f"{site} [{name}]" for name, site in SITES.items()]
+    said = [*lines, "QX", "[QX]", "loop_split@3.0", "loop_split@3.0 [AB]", f"Step: {lines[0]}", f"{lines[0]}.", ""]
+    assert [a for a in said if _accepts(grammar(asked), a)] == lines
+    asked, line = Question("action", True, "", sites=SITES), lines[1]
+    assert _accepts(grammar(asked), f"Step: {line}")
+    assert _accepts(grammar(asked), f"It is AB, for\nmemory's sake.\n\nStep: {line}")
+    assert not _accepts(grammar(asked), f"It is AB. Step: {line}")
+    assert not _accepts(grammar(asked), f"Step: {line}\nStep: {lines[0]}")
+    assert not _accepts(grammar(asked), f'Because {{"id": "AB"}}\n\nStep: {line}')
+    blinded = Question("action", False, "", sites=SITES, listed={name: site.partition("@")[0] for name, site in SITES.items()})
+    assert [a for a in (*lines, "loop_split [QX]") if _accepts(grammar(blinded), a)] == ["loop_split [QX]"]
 
 
 @pytest.mark.parametrize("lines", [1, 9, 12, 100])

@@ -26,7 +26,7 @@ STATE = state_of(MATMUL)
 
 
 def _ids(request: dict[str, Any]) -> list[str]:
-    return re.findall(r"^([A-Z]{2}): ", request["messages"][-1]["content"], re.MULTILINE)
+    return re.findall(r"^\S+ \[([A-Z]{2})\]$", request["messages"][-1]["content"], re.MULTILINE)
 
 
 def _first(request: dict[str, Any], number: int) -> Reply:
@@ -292,5 +292,5 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.
 
 def test_an_action_is_a_site_of_the_list() -> None:
     answers, server = _ask(_first)
-    listing = dict(re.findall(r"^([A-Z]{2}): (\S+)$", server.seen[0]["messages"][-1]["content"], re.MULTILINE))
+    listing = {name: site for site, name in re.findall(r"^(\S+) \[([A-Z]{2})\]$", server.seen[0]["messages"][-1]["content"], re.MULTILINE)}
     assert answers == [Proposal(Action(listing[_ids(server.seen[0])[0]]), "", 15)]

@@ -94,7 +94,7 @@ def test_a_search_finds_what_the_server_knows(name: str, tmp_path: Path) -> None
 
 def test_actions_go_through_the_engine_and_later_prompts_tell_what_happened() -> None:
     def choosing(request: dict[str, Any], number: int) -> Reply:
-        listing = re.findall(r"^([A-Z]{2}): \S+$", request["messages"][-1]["content"], re.MULTILINE)
+        listing = re.findall(r"^\S+ \[([A-Z]{2})\]$", request["messages"][-1]["content"], re.MULTILINE)
         return Reply([listing[(7 * number + n) % len(listing)] if n else "??" for n in range(request.get("n", 1))])
 
     found, server = _searched(choosing, Engine({}), "beam", START, Limits(samples=24), structured=True)

@@ -116,8 +116,29 @@ def test_all_weights_make_a_whole_folder(data: Dataset, model: Path, tmp_path: P
     assert AutoTokenizer.from_pretrained(tmp_path / "model").chat_template
 
 
+def test_an_adapter_of_the_upper_layers(data: Dataset, model: Path, tmp_path: Path) -> None:
+    made = run_sft(_config(data, model, lora={"r": 4, "upper": 1}, answers={"epochs": 1}), tmp_path, progress=Quiet())
+    assert made["check"]["tokens"] >= 1
+    from safetensors.torch import load_file
+
+    depth = json.loads((model / "config.json").read_text())["num_hidden_layers"]
+    assert depth > 1
+    adapted = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    linear = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    assert {name.split(".layers.")[1].split(".lora_")[0] for name in adapted} == {
+        f"{depth - 1}.{'self_attn' if name[1] == '_' else 'mlp'}.{name}" for name in linear
+    }
+    assert all(bool(value.any()) for value in adapted.values())
+
+
 @pytest.mark.parametrize(
-    ("keys", "code"), [({"context": 4096}, "usage-config"), ({"lora": {"targets": ["nothing_like_it"]}}, "usage-config"), ({"context": 16}, "train-empty")]
+    ("keys", "code"),
+    [
+        ({"context": 4096}, "usage-config"),
+        ({"lora": {"targets": ["nothing_like_it"]}}, "usage-config"),
+        ({"lora": {"upper": 99}}, "usage-config"),
+        ({"context": 16}, "train-empty"),
+    ],
 )
 def test_what_cannot_be_trained_is_refused(data: Dataset, model: Path, tmp_path: Path, keys: dict[str, Any], code: str) -> None:
     with pytest.raises(UsageError) as caught:

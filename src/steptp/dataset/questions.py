@@ -1,7 +1,7 @@
 """The words that a language model is asked in: one prompt file for each task, form of answer, and with or without reasons.
 
 *named* gives strategy and site, *free* leaves them to the model, *action* asks for one of the listed sites. An *edit* answers with a range of lines and what
-replaces it, a *rewrite* with the whole next program, an *action* with an id.
+replaces it, a *rewrite* with the whole next program, an *action* with a listed line: a site and its id.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from steptp.errors import LeirError
 from steptp.ir import parse
 from steptp.ir.nodes import Path, Program
 from steptp.ir.printer import program_lines, statement_place
-from steptp.ir.seeds import digest
+from steptp.ir.seeds import derive_seed, digest
 from steptp.rewrite.base import Site
 
 __all__ = [
-    "FORMS", "TASKS", "Form", "Task", "conversation", "describe_host", "forms_of", "list_candidates", "numbered", "prompt_file", "prompt_versions", "task_prompt",
+    "FORMS", "TASKS", "Form", "Task", "candidate_line", "conversation", "describe_host", "forms_of", "list_candidates", "numbered", "prompt_file", "prompt_versions", "task_prompt",
     "with_opaque_ids",
 ]  # fmt: skip
 
@@ -94,8 +94,13 @@ def numbered(text: str) -> str:
 
 
 def list_candidates(candidates: Mapping[str, str]) -> str:
-    """A line for each candidate."""
-    return "\n".join(f"{name}: {site}" for name, site in candidates.items())
+    """A line for each candidate: its site, then its id, whose tokens have read the site, so that a causal model finds the id where it judges the site."""
+    return "\n".join(candidate_line(site, name) for name, site in candidates.items())
+
+
+def candidate_line(site: str, name: str) -> str:
+    """A candidate as it is listed, and as an *action* answers."""
+    return f"{site} [{name}]"
 
 
 def describe_host(host: HostInfo) -> str:
@@ -104,7 +109,14 @@ def describe_host(host: HostInfo) -> str:
 
 
 def with_opaque_ids(sites: Sequence[str], seed: int) -> dict[str, str]:
-    """The sites in their order, under distinct two-letter ids that say nothing about order or content."""
-    letters = string.ascii_uppercase
-    ids = random.Random(seed).sample([a + b for a in letters for b in letters], len(sites))
-    return dict(zip(ids, sites, strict=True))
+    """The sites in their order, under distinct two-letter ids that say nothing about order or content, nor does an order drawn by the same seed; up to 113 sites get ids of :data:`_ONE_TOKEN`."""
+    pool = _ONE_TOKEN if len(sites) <= len(_ONE_TOKEN) else _pairs(string.ascii_uppercase)
+    return dict(zip(random.Random(derive_seed("ids", seed)).sample(pool, len(sites)), sites, strict=True))
+
+
+def _pairs(letters: str) -> list[str]:
+    return [a + b for a in letters for b in letters]
+
+
+_ONE_TOKEN = [pair for pair in _pairs("BCDFLMNPRST") if pair not in {"FB", "LB", "LF", "LN", "MF", "PB", "TD", "TN"}]
+"""Pairs of frequent consonants, no words among them; each one token of SmolLM2, as of most vocabularies learned from English text and code."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from steptp.analysis.host import HostInfo
-from steptp.dataset.questions import Form, Task, conversation, describe_host, forms_of, task_prompt, with_opaque_ids
+from steptp.dataset.questions import Form, Task, candidate_line, conversation, describe_host, forms_of, task_prompt, with_opaque_ids
 from steptp.dataset.store import Dataset
 from steptp.dataset.walk import MAX_CANDIDATES
 from steptp.errors import UsageError
@@ -46,7 +46,8 @@ class Sample:
 
     ``id``: of the step, of the state for *action*; ``state``: hash of the program that is asked about, ``program`` its text, of ``lines`` lines. ``strategy``
     and ``site``: of the recorded step (of the best one for *action*); ``child``: the text that it leads to (empty for *action*). For *action*: ``sites``
-    (opaque id → site), ``ratios`` (opaque id → measured time before over time after, for the measured ones) and ``best`` (opaque id).
+    (opaque id → site), ``listed`` (opaque id → what the question shows of the site), ``ratios`` (opaque id → measured time before over time after, for the
+    measured ones) and ``best`` (opaque id).
     """
 
     id: str
@@ -66,6 +67,7 @@ class Sample:
     child: str = ""
     lines: int = 0
     sites: Mapping[str, str] = field(default_factory=dict)
+    listed: Mapping[str, str] = field(default_factory=dict)
     ratios: Mapping[str, float] = field(default_factory=dict)
     best: str = ""
 
@@ -159,13 +161,14 @@ def action_sample(
     ids = {site: name for name, site in by_id.items()}
     listed = {name: site.partition("@")[0] if blind else site for name, site in by_id.items()}
     answer = ids[best["site"]]
-    said = [short_reason(best["reason"], reason_words), f"Step: {answer}"] if reasons else [answer]
+    line = candidate_line(listed[answer], answer)
+    said = [short_reason(best["reason"], reason_words), f"Step: {line}"] if reasons else [line]
     return Sample(
         id=state, task="action", form="action", reasons=reasons, split=best["split"], root=best["root"], workload=best["workload"], family=best["family"],
         state=state, program=text, strategy=best["strategy"], site=best["site"],
         prompt=task_prompt("action", "action", reasons, BLIND if blind else text, host=host, candidates=listed),
         completion="\n\n".join(filter(None, said)), lines=len(text.splitlines()),
-        sites=by_id, ratios={ids[s["site"]]: float(s["ratio"]) for s in timed if s["ratio"] is not None}, best=answer,
+        sites=by_id, listed=listed, ratios={ids[s["site"]]: float(s["ratio"]) for s in timed if s["ratio"] is not None}, best=answer,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from functools import cache
 
+from steptp.dataset.questions import candidate_line
 from steptp.ir.lexer import MAX_NAME, RESERVED
 from steptp.ir.ops import OPS, REDUCERS, OpForm, OpRule
 from steptp.ir.types import DType, LoopKind, Scope
@@ -27,8 +28,8 @@ def grammar(question: Question) -> str:
     """The grammar of the answers to a question: the form of the dataset's answers, and no answer that :func:`steptp.policy.answers.read_answer` cannot read.
     With reasons, free text (or none) comes first."""
     if question.format == "action":
-        ids = _any(sorted(question.sites))
-        return f"start: reason ID\n{_reason('Step: ')}\nID: {ids}\n" if question.reasons else f"start: ID\nID: {ids}\n"
+        steps = _any(sorted(candidate_line(site, name) for name, site in (question.listed or question.sites).items()))
+        return f"start: reason STEP\n{_reason('Step: ')}\nSTEP: {steps}\n" if question.reasons else f"start: STEP\nSTEP: {steps}\n"
     if question.format == "rewrite":
         return f"start: reason program\n{_reason('Next program:', chr(10))}\n{_leir()}" if question.reasons else program_grammar()
     opening = f"start: reason change\n{_reason('Lines: ')}" if question.reasons else 'start: "Lines: " change'

@@ -28,12 +28,14 @@ _MESSAGE = 240  # characters of a failure's message
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A prompt and what is needed to read its answers. ``sites``: opaque id → site, for *action*; ``lines``: of the program, for *edit*."""
+    """A prompt and what is needed to read its answers. ``sites``: opaque id → site, for *action*, and ``listed``: what is shown of
+    it instead, if so; ``lines``: of the program, for *edit*."""
 
     format: Form
     reasons: bool
     prompt: str
     sites: Mapping[str, str] = field(default_factory=dict)
+    listed: Mapping[str, str] = field(default_factory=dict)
     lines: int = 0
 
     @property
@@ -65,7 +67,7 @@ def question(state: State, form: Form, *, reasons: bool) -> Question | None:
 
 def sample_question(sample: Sample) -> Question:
     """The question of a dataset's sample, for reading answers to it."""
-    return Question(sample.form, sample.reasons, sample.prompt, sites=sample.sites, lines=sample.lines)
+    return Question(sample.form, sample.reasons, sample.prompt, sites=sample.sites, listed=sample.listed, lines=sample.lines)
 
 
 def _file(name: str) -> str:

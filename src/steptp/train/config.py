@@ -79,6 +79,7 @@ class Lora(_Strict):
     alpha: int = Field(default=32, ge=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+    upper: int | None = Field(default=None, ge=1, description="adapt only so many of the last layers; the gradient does not go below them")
 
 
 class Decoder(_Strict):

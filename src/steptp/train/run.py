@@ -96,7 +96,9 @@ def run_sft(config: SftConfig, out: Path, *, resume: bool = False, progress: Pro
     import torch
     from transformers import set_seed
 
-    half = config.lora is not None and torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    from steptp.train.trainer import in_bf16
+
+    half = config.lora is not None and in_bf16(config)
     model: Any = load_model(weights, torch.bfloat16 if half else torch.float32)
     longest = int(getattr(model.config.get_text_config(), "max_position_embeddings", config.context))
     if config.context > longest:
@@ -208,8 +210,12 @@ def _with_adapter(model: Any, config: SftConfig) -> Any:
 
     lora = config.lora
     assert lora is not None
-    targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
-    settings = LoraConfig(r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets, task_type="CAUSAL_LM")
+    targets = _linear_names(model) if isinstance(lora.targets, str) else list(lora.targets)
+    depth = int(model.config.get_text_config().num_hidden_layers)
+    if lora.upper is not None and lora.upper > depth:
+        raise UsageError("usage-config", f"lora.upper = {lora.upper}, and {config.model} has {depth} layers")
+    layers = None if lora.upper is None else list(range(depth - lora.upper, depth))
+    settings = LoraConfig(r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets, layers_to_transform=layers, task_type="CAUSAL_LM")
     path = Path(config.model)
     try:
         made = get_peft_model(model, settings)
@@ -217,6 +223,14 @@ def _with_adapter(model: Any, config: SftConfig) -> Any:
         raise UsageError("usage-config", f"lora.targets: {' '.join(str(err).split())[:200]}") from None
     made.peft_config["default"].base_model_name_or_path = str(path.resolve()) if path.exists() else config.model
     return made
+
+
+def _linear_names(model: Any) -> list[str]:
+    """What the linear layers are called, the output embedding apart; PEFT's own ``all-linear`` does not go with chosen layers."""
+    import torch
+
+    output = model.get_output_embeddings()
+    return sorted({name.rpartition(".")[2] for name, part in model.named_modules() if isinstance(part, torch.nn.Linear) and part is not output})
 
 
 def _parameters(model: Any) -> dict[str, int]:

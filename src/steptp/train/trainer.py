@@ -26,7 +26,7 @@ from steptp.train.muon import Muon
 from steptp.train.plan import Plan
 from steptp.train.trees import grow, laid_out, micro_batches, trunks
 
-__all__ = ["Point", "StageResult", "last_checkpoint", "make_trainer", "run_stage"]
+__all__ = ["Point", "StageResult", "in_bf16", "last_checkpoint", "make_trainer", "run_stage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +155,22 @@ class _Clock(TrainerCallback):  # type: ignore[misc]
         return control
 
 
+def in_bf16(config: RunConfig) -> bool:
+    """Whether a run computes in bf16: told so, or on hardware that does."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return config.precision == "bf16" or (config.precision == "auto" and dtype_of("auto", device) == torch.bfloat16)
+
+
 def make_trainer(
     name: str, model: Any, tokenizer: Any, rows: Sequence[Row], validation: Sequence[Row], plan: Plan, stage: Stage, config: RunConfig, folder: Path, *,
     progress: Progress, before: float,
 ) -> _Trainer:  # fmt: skip
     """TRL's trainer set up for a stage; ``before``: seconds that were spent on it already."""
     cuda = torch.cuda.is_available()
-    bf16 = config.precision == "bf16" or (config.precision == "auto" and dtype_of("auto", "cuda" if cuda else "cpu") == torch.bfloat16)
     args = TrlConfig(
         output_dir=str(folder), num_train_epochs=1, per_device_train_batch_size=1, gradient_accumulation_steps=plan.per_step,
         learning_rate=stage.learning_rate, lr_scheduler_type=stage.schedule, warmup_steps=math.ceil(stage.warmup * plan.steps),
-        weight_decay=stage.weight_decay, max_grad_norm=stage.clip, seed=config.seed, data_seed=config.seed, bf16=bf16, use_cpu=not cuda,
+        weight_decay=stage.weight_decay, max_grad_norm=stage.clip, seed=config.seed, data_seed=config.seed, bf16=in_bf16(config), use_cpu=not cuda,
         activation_checkpointing=config.gradient_checkpointing, logging_strategy="no", save_strategy="no", eval_strategy="no", save_total_limit=2,
         report_to="none", disable_tqdm=True, max_length=None, packing=False, dataloader_pin_memory=cuda, dataset_kwargs={"skip_prepare_dataset": True},
     )  # fmt: skip
