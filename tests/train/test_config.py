@@ -60,7 +60,7 @@ def test_identity_is_of_what_decides_the_weights(tmp_path: Path) -> None:
 
 
 def test_the_examples_are_valid() -> None:
-    assert read_config(EXAMPLES / "smollm2-lora.toml", SftConfig).lora is not None
+    assert read_config(EXAMPLES / "smollm2-named.toml", SftConfig).lora is not None
     assert read_config(EXAMPLES / "scratch.toml", ScratchConfig).texts.max_hours is not None
     for path in EXAMPLES.glob("*.toml"):
         if not path.name.startswith("scratch"):

@@ -9,7 +9,7 @@ Every answer becomes a :class:`Proposal` or a :class:`Failed` with a code:
 ``answer-unknown-id``
     an id that is not among the candidates
 ``answer-ambiguous``
-    several candidates, and none marked as the answer
+    several candidates, and none marked as the answer; or a site with the id of another
 ``answer-lines``
     lines to replace that are no line numbers of the program
 ``answer-unreadable``
