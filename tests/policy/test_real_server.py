@@ -51,8 +51,9 @@ def test_constrained_actions_are_sites_of_the_program(url: str, seed: int) -> No
 
 
 def test_reasons_come_before_the_choice(url: str) -> None:
-    answers = OpenAICompatible("tiny", url, reasons=True, max_tokens=1000, tries=1).propose(state_of(MATMUL), 8)
-    assert len(answers) == 8
+    made = OpenAICompatible("tiny", url, reasons=True, max_tokens=1000, tries=1)
+    answers = [a for seed in range(4) for a in made.propose(state_of(MATMUL, seed=seed), 8)]
+    assert len(answers) == 32
     chosen = [a for a in answers if isinstance(a, Proposal)]
     assert any(a.reason for a in chosen)
     assert {a.code for a in answers if isinstance(a, Failed)} <= {"answer-truncated", "policy-server"}  # llama.cpp: 500 for bytes that are no text
