@@ -66,6 +66,7 @@ def test_actions(text: str, named: str) -> None:
         ('{"id": "AA"}', False, "answer-unknown-id"),
         ("QX or ZB, I think.", False, "answer-ambiguous"),
         ("loop_reorder@0.0:to=2 [QX]", False, "answer-ambiguous"),
+        ("Step: **loop_reorder@0.0:to=2** [QX]", False, "answer-ambiguous"),
         ("loop_reorder@0.0:to=2 [AA]", False, "answer-unknown-id"),
         ("loop_reorder@0.0:to=2 [Z", True, "answer-truncated"),
         ("I cannot help with that.", False, "answer-unreadable"),
@@ -83,7 +84,7 @@ def test_actions_that_cannot_be_read(text: str, truncated: bool, code: str) -> N
 
 
 def test_the_reason_is_what_stands_before_the_step() -> None:
-    for step in ("QX", "loop_split@0:factor=4,tail=exact [QX]", "**loop_split@0:factor=4,tail=exact** [QX]"):
+    for step in ("QX", "loop_split@0:factor=4,tail=exact [QX]", "**loop_split@0:factor=4,tail=exact** [QX]", "[QX]"):
         answer = read_answer(_asked("action"), f"Unit stride.\nStep: {step}")
         assert isinstance(answer, Proposal)
         assert answer.reason == "Unit stride."

@@ -25,8 +25,13 @@ MATMUL = "in A f32[N=24,K=16] B[K,L=20]\nout C[N,L]\nfor i j k C[i,j]+=A[i,k]*B[
 STATE = state_of(MATMUL)
 
 
+def _listing(request: dict[str, Any]) -> dict[str, str]:
+    """The ids of a question's candidates, and their sites."""
+    return {name: site for site, name in re.findall(r"^(\S+) \[([A-Z]{2})\]$", request["messages"][-1]["content"], re.MULTILINE)}
+
+
 def _ids(request: dict[str, Any]) -> list[str]:
-    return re.findall(r"^\S+ \[([A-Z]{2})\]$", request["messages"][-1]["content"], re.MULTILINE)
+    return list(_listing(request))
 
 
 def _first(request: dict[str, Any], number: int) -> Reply:
@@ -292,5 +297,4 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.
 
 def test_an_action_is_a_site_of_the_list() -> None:
     answers, server = _ask(_first)
-    listing = {name: site for site, name in re.findall(r"^(\S+) \[([A-Z]{2})\]$", server.seen[0]["messages"][-1]["content"], re.MULTILINE)}
-    assert answers == [Proposal(Action(listing[_ids(server.seen[0])[0]]), "", 15)]
+    assert answers == [Proposal(Action(next(iter(_listing(server.seen[0]).values()))), "", 15)]

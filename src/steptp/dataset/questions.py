@@ -22,8 +22,8 @@ from steptp.ir.seeds import derive_seed, digest
 from steptp.rewrite.base import Site
 
 __all__ = [
-    "FORMS", "TASKS", "Form", "Task", "candidate_line", "conversation", "describe_host", "forms_of", "list_candidates", "numbered", "prompt_file", "prompt_versions", "task_prompt",
-    "with_opaque_ids",
+    "FORMS", "TASKS", "Form", "Task", "candidate_line", "conversation", "describe_host", "forms_of", "list_candidates", "numbered", "prompt_file",
+    "prompt_versions", "task_prompt", "with_opaque_ids",
 ]  # fmt: skip
 
 Task: TypeAlias = Literal["named", "free", "action"]
@@ -109,7 +109,8 @@ def describe_host(host: HostInfo) -> str:
 
 
 def with_opaque_ids(sites: Sequence[str], seed: int) -> dict[str, str]:
-    """The sites in their order, under distinct two-letter ids that say nothing about order or content, nor does an order drawn by the same seed; up to 113 sites get ids of :data:`_ONE_TOKEN`."""
+    """The sites in their order, under distinct two-letter ids that say nothing about content or order, one drawn by the same seed included. Up to 113 sites
+    get ids of :data:`_ONE_TOKEN`."""
     pool = _ONE_TOKEN if len(sites) <= len(_ONE_TOKEN) else _pairs(string.ascii_uppercase)
     return dict(zip(random.Random(derive_seed("ids", seed)).sample(pool, len(sites)), sites, strict=True))
 

@@ -35,8 +35,9 @@ _PLAIN = str.maketrans(
 )
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:^[ \t]*```[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _NEXT = re.compile(r"^[ \t#*]*next program[ \t*]*:[ \t*]*$\n?", re.MULTILINE | re.IGNORECASE)
-_MARKED = re.compile(r"\b(?:step|answer|id|choice)\b[*`\"' \t]*(?::|=|is)[*`\"' \t(\[]*((?-i:[A-Z]{2}))\b", re.IGNORECASE)
-_LISTED = re.compile(r"(?:(?P<site>\w+@\S*)[*`\"' \t]+)?\[(?P<id>[A-Z]{2})\][\W_]*$")
+_MARK = r"\b(?:step|answer|id|choice)\b[*`\"' \t]*(?::|=|is)[*`\"' \t(\[]*"
+_MARKED = re.compile(_MARK + r"((?-i:[A-Z]{2}))\b", re.IGNORECASE)
+_LISTED = re.compile(rf"(?:{_MARK})?(?:(?P<site>\w+@\S*?)[*`\"' \t]+)?\[(?P<id>(?-i:[A-Z]{{2}}))\][\W_]*$", re.IGNORECASE)
 _LINES = re.compile(r"^[ \t#*]*lines?[*]*[ \t]*:?[* \t]*(\d+)(?:[ \t]*(?:-|to)[ \t]*(\d+))?[ \t*]*:?[ \t*]*$", re.MULTILINE | re.IGNORECASE)
 _NUMBERED = re.compile(r"^[ \t]*\d+\|[ ]?")
 _HEADER = re.compile(r"^(?:\d+\|[ ]?)?(?:size|where|in|out)\b[^\n]*[\[=]", re.MULTILINE)
@@ -144,7 +145,7 @@ def _action(question: Question, text: str, whole: bool) -> Proposal | Failed:
     if re.fullmatch(r"[A-Za-z]{2}", alone) or alone in question.sites.values():
         return _chosen(question, alone, "")
     if line := _LISTED.search(text):
-        return _from_list(question, line, text[: line.start()])
+        return _from_list(question, line, text[: line.start()].strip())
     if marked := list(_MARKED.finditer(text)):
         return _chosen(question, marked[-1][1], text[: marked[-1].start()].strip())
     last = text.splitlines()[-1].strip("`*_\"'.:()[]{}<> \t")
@@ -160,12 +161,12 @@ def _action(question: Question, text: str, whole: bool) -> Proposal | Failed:
     return _chosen(question, next(iter(words)), text) if words else _unreadable("no id of a candidate")
 
 
-def _from_list(question: Question, line: re.Match[str], before: str) -> Proposal | Failed:
+def _from_list(question: Question, line: re.Match[str], reason: str) -> Proposal | Failed:
     """The step of a line as it is listed, whose site and id must be of one candidate."""
     site, name = line["site"], line["id"]
     if site in question.sites.values() and question.sites.get(name) not in (None, site):
         return Failed("answer-ambiguous", f"the answer names {site[:60]} and [{name}], which is another candidate")
-    return _chosen(question, name, re.sub(r"\b(?:step|answer|choice)[*`\"' \t]*:[*`\"' \t]*$", "", before.strip(), flags=re.IGNORECASE).strip())
+    return _chosen(question, name, reason)
 
 
 def _chosen(question: Question, named: str, reason: str) -> Proposal | Failed:

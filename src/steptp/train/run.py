@@ -210,12 +210,14 @@ def _with_adapter(model: Any, config: SftConfig) -> Any:
 
     lora = config.lora
     assert lora is not None
-    targets = _linear_names(model) if isinstance(lora.targets, str) else list(lora.targets)
+    targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
     depth = int(model.config.get_text_config().num_hidden_layers)
     if lora.upper is not None and lora.upper > depth:
         raise UsageError("usage-config", f"lora.upper = {lora.upper}, and {config.model} has {depth} layers")
-    layers = None if lora.upper is None else list(range(depth - lora.upper, depth))
-    settings = LoraConfig(r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets, layers_to_transform=layers, task_type="CAUSAL_LM")
+    outside = None  # PEFT's layers_to_transform does not go with "all-linear"
+    if lora.upper is not None:  # all but names whose first number is that of an upper layer
+        outside = rf"(?!(?:[^.\d][^.]*\.)*(?:{'|'.join(map(str, range(depth - lora.upper, depth)))})\.).*"
+    settings = LoraConfig(r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets, exclude_modules=outside, task_type="CAUSAL_LM")
     path = Path(config.model)
     try:
         made = get_peft_model(model, settings)
@@ -223,14 +225,6 @@ def _with_adapter(model: Any, config: SftConfig) -> Any:
         raise UsageError("usage-config", f"lora.targets: {' '.join(str(err).split())[:200]}") from None
     made.peft_config["default"].base_model_name_or_path = str(path.resolve()) if path.exists() else config.model
     return made
-
-
-def _linear_names(model: Any) -> list[str]:
-    """What the linear layers are called, the output embedding apart; PEFT's own ``all-linear`` does not go with chosen layers."""
-    import torch
-
-    output = model.get_output_embeddings()
-    return sorted({name.rpartition(".")[2] for name, part in model.named_modules() if isinstance(part, torch.nn.Linear) and part is not output})
 
 
 def _parameters(model: Any) -> dict[str, int]:
