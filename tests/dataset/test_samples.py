@@ -10,12 +10,13 @@ import pytest
 from dataset_build import build_small, small_config
 
 from steptp.dataset.questions import FORMS, TASKS, Form, Task, forms_of, list_candidates, with_opaque_ids
-from steptp.dataset.samples import BLIND, Sample, action_sample, edit_between, examples_for, samples_of, short_reason
+from steptp.dataset.samples import BLIND, Sample, action_sample, examples_for, samples_of, short_reason
 from steptp.dataset.store import Dataset
 from steptp.errors import UsageError
+from steptp.ir.edits import apply_edit
 from steptp.policy.answers import read_answer
 from steptp.policy.prompting import sample_question
-from steptp.search.moves import Action, Edit, Proposal, Rewrite, edited
+from steptp.search.moves import Action, Edit, Proposal, Rewrite
 
 ASKED = [(task, form, reasons) for task in TASKS for form in forms_of(task) for reasons in (False, True)]
 REASON = "Dominant:\n- Per run: 4 operations.\nLegal:\n- Loop i at 0 carries no dependence.\n- It runs 8 times.\nEffect:\n- By the rule of cores the run should be faster.\nRewrite:\n- Line 4 goes."
@@ -46,7 +47,7 @@ def test_answers_read_back_to_what_was_recorded(data: Dataset, task: Task, form:
         if isinstance(move, Action):
             assert move.site == sample.site
         else:
-            text = edited(sample.program, move) if isinstance(move, Edit) else move.text
+            text = apply_edit(sample.program, move.lines) if isinstance(move, Edit) else move.text
             assert isinstance(move, Rewrite if form == "rewrite" else Edit)
             assert text.strip() == sample.child.strip()
         assert bool(answer.reason) == (reasons and "- " in sample.completion)
@@ -116,23 +117,6 @@ def test_neither_place_nor_id_says_which_step_is_best() -> None:
     assert sum((places[p] - 100) ** 2 / 100 for p in range(24)) < 49.7  # chi-squared, 23 degrees of freedom, 0.1 %
     letters, whole = Counter(s.best[0] for s in states), Counter(name[0] for name in with_opaque_ids([str(n) for n in range(113)], 0))
     assert sum((letters[c] - 2400 * n / 113) ** 2 / (2400 * n / 113) for c, n in whole.items()) < 29.6  # 10 degrees
-
-
-@pytest.mark.parametrize(
-    ("parent", "child", "expected"),
-    [
-        ("a\nb\nc\n", "a\nB\nc\n", (2, 2, ["B"])),
-        ("a\nb\nc\n", "a\nc\n", (2, 2, [])),
-        ("a\nc\n", "a\nb\nc\n", (2, 1, ["b"])),
-        ("a\na\n", "a\na\na\n", (3, 2, ["a"])),
-        ("a\na\na\n", "a\n", (2, 3, [])),
-        ("a\nb\n", "x\ny\nz\n", (1, 2, ["x", "y", "z"])),
-    ],
-)
-def test_edits_are_the_smallest_range(parent: str, child: str, expected: tuple[int, int, list[str]]) -> None:
-    first, last, lines = edit_between(parent, child)
-    assert (first, last, lines) == expected
-    assert edited(parent, Edit(first, last, tuple(lines))) == child
 
 
 def test_short_reasons_are_whole_sentences_the_grounds_first() -> None:

@@ -47,7 +47,7 @@ class Scripted(Answerer):
 def _spoilt(asked: Asked, number: int) -> str:
     """Greedy answers are the recorded ones; the first drawn one cannot be read, the second leaves the program as it is."""
     line = asked.sample.program.splitlines()[0]
-    return {0: asked.sample.completion, 1: "I do not know.", 2: f"Lines: 1-1\n{line}"}[number]
+    return {0: asked.sample.completion, 1: "I do not know.", 2: f"1| {line}"}[number]
 
 
 def test_figures_by_hand(data: Dataset, out: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_wrong_program_is_found_out(data: Dataset, out: Path) -> None:
     def wrong(asked: Asked, number: int) -> str:
         lines = asked.sample.program.splitlines()
         last = next(n for n in range(len(lines), 0, -1) if "=" in lines[n - 1])
-        return f"Lines: {last}-{last}\n{lines[last - 1]}+1" if number == 0 else "Lines: 1-1\n]["
+        return f"{last}| {lines[last - 1]}+1" if number == 0 else "1| ]["
 
     made = evaluate(data, Scripted(wrong), replace(NAMED, states=2), replace(QUICK, samples=1), out, progress=Quiet())
     assert made["greedy"]["equal"]["mean"] == 0.0

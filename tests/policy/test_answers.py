@@ -96,16 +96,19 @@ def test_the_reason_is_what_stands_before_the_step() -> None:
 @pytest.mark.parametrize(
     ("text", "edit"),
     [
-        ("Lines: 4-4\n Y[i]=X[i]+X[i]", Edit(4, 4, (" Y[i]=X[i]+X[i]",))),
-        ("Because.\n\nLines: 3-4\n```leir\npar i\n Y[i]=X[i]*2\n```\nThat is all.", Edit(3, 4, ("par i", " Y[i]=X[i]*2"))),
-        ("**Lines:** 4\r\n4|  Y[i]=X[i]+X[i]\r\n", Edit(4, 4, (" Y[i]=X[i]+X[i]",))),
-        ("Lines: 3-2\ntmp T[N]", Edit(3, 2, ("tmp T[N]",))),
-        ("Lines: 4-4", Edit(4, 4, ())),
-        ("Lines: 1-1\nno\nI mean:\nLines 3 to 3:\npar i", Edit(3, 3, ("par i",))),
-        ("Lines: 3-3\npar i\n\nThis runs the loop on all threads.", Edit(3, 3, ("par i",))),
-        ('{"reason": "r", "first": 3, "last": 3, "lines": ["par i"]}', Edit(3, 3, ("par i",))),
-        ('{"first": 3, "last": 4, "lines": "par i\\n Y[i]=X[i]*2"}', Edit(3, 4, ("par i", " Y[i]=X[i]*2"))),
-        ('{"first": 3, "last": 3, "lines": ["par i"]', Edit(3, 3, ("par i",))),
+        ("4|  Y[i]=X[i]+X[i]", Edit(("4|  Y[i]=X[i]+X[i]",))),
+        ("Because.\n\nEdit:\n```leir\n3| par i\n4|  Y[i]=X[i]*2\n```\nThat is all.", Edit(("3| par i", "4|  Y[i]=X[i]*2"))),
+        ("**Edit:**\r\n\r\n 4|  Y[i]=X[i]+X[i]\r\n", Edit(("4|  Y[i]=X[i]+X[i]",))),
+        ("2+ tmp T[N]", Edit(("2+ tmp T[N]",))),
+        ("0+ size T0=4\n\n3|par i\n4-", Edit(("0+ size T0=4", "3| par i", "4-"))),
+        ("4- ", Edit(("4-",))),
+        ("Line 3 is\n3| for i\nand so it may be\n3| par i", Edit(("3| par i",))),
+        ("Edit:\n1| no\n\nI mean:\n\nEdit:\n3| par i\n\nIt was\n3| for i", Edit(("3| par i",))),
+        ("```\n1| no\n```\nor rather\n```\n3| par i\n```\n```\nnothing\n```", Edit(("3| par i",))),
+        ("3| par i\n\nThis runs the loop on all threads: 2+2 of them.", Edit(("3| par i",))),
+        ('{"reason": "r", "lines": ["3| par i"]}', Edit(("3| par i",))),
+        ('{"lines": "3| par i\\n4|  Y[i]=X[i]*2"}', Edit(("3| par i", "4|  Y[i]=X[i]*2"))),
+        ('{"lines": ["3| par i"]', Edit(("3| par i",))),
     ],
 )
 def test_edits(text: str, edit: Edit) -> None:
@@ -118,19 +121,30 @@ def test_edits(text: str, edit: Edit) -> None:
     ("text", "truncated", "code"),
     [
         ("par i", False, "answer-unreadable"),
-        ("Lines: 9-12\npar i", False, "answer-lines"),
-        ("Lines: 4-2\npar i", False, "answer-lines"),
-        ('{"first": "a", "last": 3, "lines": ["par i"]}', False, "answer-lines"),
-        ('{"first": 3, "last": 3}', False, "answer-unreadable"),
-        ('{"first": 3, "last": 3, "lines": ["par i", "fo', True, "answer-truncated"),
-        ('{"first": 3, "last": 3, "lines": ["par i",', False, "answer-truncated"),
-        ("Lines: 3-4\npar i", True, "answer-truncated"),
+        ("Edit:\npar i", False, "answer-unreadable"),
+        ("9| par i", False, "answer-lines"),
+        ("3| par i\n5-", False, "answer-lines"),
+        ("0| par i", False, "answer-lines"),
+        ('{"lines": ["7+ par i"]}', False, "answer-lines"),
+        ('{"lines": ["3| par i", "par i"]}', False, "answer-unreadable"),
+        ('{"lines": []}', False, "answer-unreadable"),
+        ('{"reason": "r"}', False, "answer-unreadable"),
+        ('{"lines": ["3| par i", "4| fo', True, "answer-truncated"),
+        ('{"lines": ["3| par i",', False, "answer-truncated"),
+        ("3| par i", True, "answer-truncated"),
     ],
 )
 def test_edits_that_cannot_be_read(text: str, truncated: bool, code: str) -> None:
     answer = read_answer(_asked("edit"), text, truncated=truncated)
     assert isinstance(answer, Failed), answer
     assert answer.code == code
+
+
+def test_the_reason_is_what_stands_before_the_edit() -> None:
+    for text in ("Line 3\n3| for i\nmay be parallel.\n\nEdit:\n3| par i", "Line 3\n3| for i\nmay be parallel.\n\n3| par i"):
+        answer = read_answer(_asked("edit"), text)
+        assert isinstance(answer, Proposal)
+        assert answer == Proposal(Edit(("3| par i",)), "Line 3\n3| for i\nmay be parallel.")
 
 
 @pytest.mark.parametrize(
@@ -188,5 +202,5 @@ def test_a_closed_fence_is_whole_even_if_the_chatter_behind_it_was_cut_off() -> 
 
 def test_schemas_name_what_is_read() -> None:
     assert answer_schema(_asked("action"))["properties"]["id"]["enum"] == ["OR", "QX", "ZB"]
-    assert list(answer_schema(_asked("edit"))["properties"]) == ["reason", "first", "last", "lines"]
+    assert list(answer_schema(_asked("edit"))["properties"]) == ["reason", "lines"]
     assert answer_schema(Question("rewrite", False, "?"))["required"] == ["program"]

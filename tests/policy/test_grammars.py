@@ -155,8 +155,10 @@ def test_what_ends_is_always_read(form: Any, reasons: bool) -> None:
         "Step: ",
         "\nStep: loop_split@3.0 [QX]",
         " [AB]",
-        "Lines: ",
-        "\nLines: 3-4",
+        "Edit:\n",
+        "\nEdit:\n3-",
+        "\nEdit:\n4+ ",
+        "0+ for i Y[i]=0",
         "Next program:\n",
         "\nNext program:\n",
         PROGRAM.strip(),
@@ -194,22 +196,24 @@ def test_an_action_is_one_of_the_listed_lines() -> None:
 
 
 @pytest.mark.parametrize("lines", [1, 9, 12, 100])
-def test_an_edit_replaces_lines_that_the_program_has(lines: int) -> None:
+def test_an_edit_changes_lines_that_the_program_has(lines: int) -> None:
     text = grammar(Question("edit", False, "", lines=lines))
-    around = [*range(min(lines, 3) + 1), *range(max(lines - 2, 0), lines + 3)]
-    for first, last in product(sorted(set(around)), repeat=2):
-        legal = 1 <= first <= lines + 1 and first - 1 <= last <= lines
-        assert _accepts(text, f"Lines: {first}-{last}\nfor i Y[i]=0") == legal, (first, last)
-        assert _accepts(text, f"Lines: {first}-{last}") == (legal and last >= first), (first, last)
-    assert not _accepts(text, "Lines: 1-1\nfor i Y[i]=0 and")
-    assert _accepts(text, "Lines: 1-1\nsize N=4\nfor i if i<N:\n  Y[i]=0\n tmp a f32[N] b[4] local")
+    for number in sorted({0, 1, lines // 2, lines, lines + 1, 10 * lines}):
+        there = 1 <= number <= lines
+        assert _accepts(text, f"{number}| for i Y[i]=0") == _accepts(text, f"{number}-") == there, number
+        assert _accepts(text, f"{number}+ for i Y[i]=0") == (there or number == 0), number
+        assert _accepts(text, f"1-\n{number}|  tmp a f32[N] b[4] local\n0+ size N=4") == there, number
+    for bad in ("1| for i Y[i]=0 and", "1+", "1|", "1- for i Y[i]=0", "for i Y[i]=0", "Edit:\n1-", ""):
+        assert not _accepts(text, bad), bad
+    assert _accepts(grammar(Question("edit", True, "", lines=lines)), "Line\n1| for i\nis:\n\nEdit:\n1-")
 
 
 def test_fragments_are_what_programs_are_made_of() -> None:
-    """Any range of lines of a canonical text may replace lines."""
+    """Any lines of a canonical text may take the place of lines or come in."""
     text = grammar(Question("edit", False, "", lines=4))
     rng = random.Random(5)
     for program in _sources():
         lines = program.splitlines()
         first = rng.randrange(len(lines))
-        assert _accepts(text, "\n".join(["Lines: 2-3", *lines[first : rng.randrange(first, len(lines)) + 1]])), program
+        some = lines[first : rng.randrange(first, len(lines)) + 1]
+        assert _accepts(text, "\n".join(f"{rng.randint(1, 4)}{rng.choice('|+')} {line}" for line in some)), program

@@ -205,8 +205,8 @@ def test_unreadable_answers_are_typed_failures_and_cost_their_tokens() -> None:
 
 
 def test_the_other_formats_and_reasons() -> None:
-    answers, server = _ask(lambda request, number: Reply(['{"reason": "r", "first": 3, "last": 3, "lines": ["par i"]}']), form="edit", reasons=True)
-    assert answers == [Proposal(Edit(3, 3, ("par i",)), "r", 15)]
+    answers, server = _ask(lambda request, number: Reply(['{"reason": "r", "lines": ["3| par i"]}']), form="edit", reasons=True)
+    assert answers == [Proposal(Edit(("3| par i",)), "r", 15)]
     answers, server = _ask(lambda request, number: Reply(["Next program:\n" + MATMUL]), form="rewrite", structured=False)
     assert _codes(answers) == ["ok"]
     assert "response_format" not in server.seen[0]

@@ -25,7 +25,7 @@ def _later() -> State:
     state = state_of(MATMUL)
     taken = (
         Taken(Action("loop_reorder@0.0:to=2"), 1.834, 1.834),
-        Taken(Edit(3, 3, ("for i j k C[i,j]+=A[i,k]*B[k,j]",)), 0.5, 0.917),
+        Taken(Edit(("0+ size T0=4", "3| for i j k C[i,j]+=A[i,k]*B[k,j]")), 0.5, 0.917),
         Taken(Rewrite("x"), None, None),
     )
     failed = (

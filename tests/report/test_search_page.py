@@ -113,10 +113,10 @@ def test_a_search_that_found_nothing() -> None:
 
 def test_edits_show_their_lines() -> None:
     made = result()
-    made["tree"][1]["move"] = made["steps"][0]["move"] = move_json(Edit(3, 3, ("for i Y[i]=X[i]*9*1",)))
+    made["tree"][1]["move"] = made["steps"][0]["move"] = move_json(Edit(("3| for i Y[i]=X[i]*9*1",)))
     text = text_of(tree_of(search_page(made)))
-    assert "1. edit 3-3" in text
-    assert "Its linesfor i Y[i]=X[i]*9*1" in text
+    assert "1. edit 3" in text
+    assert "Its lines3| for i Y[i]=X[i]*9*1" in text
 
 
 def test_it_is_safe_against_any_text() -> None:

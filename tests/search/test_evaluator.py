@@ -50,7 +50,7 @@ def judge() -> Iterator[Judge]:
 def test_moves_become_programs_or_reasons(judge: Judge) -> None:
     lines = START.splitlines()
     moves = [
-        Action(FINE), Action("loop_reorder@7:to=1"), Action("nothing@0"), Edit(len(lines), len(lines), ("for i k j C[i,j]+=A[i,k]*B[k,j]",)), Edit(9, 9, ()),
+        Action(FINE), Action("loop_reorder@7:to=1"), Action("nothing@0"), Edit((f"{len(lines)}| for i k j C[i,j]+=A[i,k]*B[k,j]",)), Edit(("9-",)),
         Rewrite("for for"), Rewrite(START),
     ]  # fmt: skip
     made = judge.make(START, moves, None)

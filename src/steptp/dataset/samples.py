@@ -17,6 +17,7 @@ from steptp.dataset.questions import Form, Task, candidate_line, conversation, d
 from steptp.dataset.store import Dataset
 from steptp.dataset.walk import MAX_CANDIDATES
 from steptp.errors import UsageError
+from steptp.ir.edits import edit_between
 from steptp.ir.seeds import derive_seed
 
 __all__ = [
@@ -24,8 +25,6 @@ __all__ = [
     "MIN_SIBLINGS",
     "Sample",
     "action_sample",
-    "edit_answer",
-    "edit_between",
     "examples_for",
     "read_samples",
     "samples_of",
@@ -129,7 +128,7 @@ def step_sample(
         said = short_reason(step["reason"], reason_words)
         parts = ["\n".join([*parts, said])] if said else parts
     if form == "edit":
-        parts.append(edit_answer(*edit_between(parent, child)))
+        parts.append("\n".join([*(["Edit:"] if reasons else []), *edit_between(parent, child)]))
     else:
         parts.append(("Next program:\n" if reasons else "") + child.strip())
     prompt = task_prompt(task, form, reasons, BLIND if blind else parent, strategy=step["strategy"], site=step["site"])
@@ -170,21 +169,6 @@ def action_sample(
         completion="\n\n".join(filter(None, said)), lines=len(text.splitlines()),
         sites=by_id, listed=listed, ratios={ids[s["site"]]: float(s["ratio"]) for s in timed if s["ratio"] is not None}, best=answer,
     )  # fmt: skip
-
-
-def edit_between(parent: str, child: str) -> tuple[int, int, list[str]]:
-    """The smallest range of the parent's lines (1-based, inclusive; ``last = first - 1`` inserts) and the lines that replace it to give the child."""
-    old, new = parent.splitlines(), child.splitlines()
-    head = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    most = min(len(old), len(new)) - head
-    tail = next((n for n, (a, b) in enumerate(zip(reversed(old), reversed(new), strict=False)) if a != b), most)
-    tail = min(tail, most)
-    return head + 1, len(old) - tail, new[head : len(new) - tail]
-
-
-def edit_answer(first: int, last: int, lines: Sequence[str]) -> str:
-    """An edit as answers write it: the range of lines and what stands there."""
-    return "\n".join([f"Lines: {first}-{last}", *lines])
 
 
 def short_reason(reason: str, words: int | None) -> str:

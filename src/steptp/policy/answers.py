@@ -11,7 +11,7 @@ Every answer becomes a :class:`Proposal` or a :class:`Failed` with a code:
 ``answer-ambiguous``
     several candidates, and none marked as the answer; or a site with the id of another
 ``answer-lines``
-    lines to replace that are no line numbers of the program
+    changed lines that the program has not
 ``answer-unreadable``
     no move in it
 """
@@ -24,6 +24,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from steptp.ir.edits import EditLine, edit_line
 from steptp.ir.lexer import KEYWORDS
 from steptp.policy.prompting import Question
 from steptp.search.moves import Action, Answer, Edit, Failed, Proposal, Rewrite
@@ -38,7 +39,7 @@ _NEXT = re.compile(r"^[ \t#*]*next program[ \t*]*:[ \t*]*$\n?", re.MULTILINE | r
 _MARK = r"\b(?:step|answer|id|choice)\b[*`\"' \t]*(?::|=|is)[*`\"' \t(\[]*"
 _MARKED = re.compile(_MARK + r"((?-i:[A-Z]{2}))\b", re.IGNORECASE)
 _LISTED = re.compile(rf"(?:{_MARK})?(?:(?P<site>\w+@\S*?)[*`\"' \t]+)?\[(?P<id>(?-i:[A-Z]{{2}}))\][\W_]*$", re.IGNORECASE)
-_LINES = re.compile(r"^[ \t#*]*lines?[*]*[ \t]*:?[* \t]*(\d+)(?:[ \t]*(?:-|to)[ \t]*(\d+))?[ \t*]*:?[ \t*]*$", re.MULTILINE | re.IGNORECASE)
+_EDIT = re.compile(r"^[ \t#*]*edit[ \t*]*:[ \t*]*$\n?", re.MULTILINE | re.IGNORECASE)
 _NUMBERED = re.compile(r"^[ \t]*\d+\|[ ]?")
 _HEADER = re.compile(r"^(?:\d+\|[ ]?)?(?:size|where|in|out)\b[^\n]*[\[=]", re.MULTILINE)
 
@@ -49,7 +50,7 @@ def answer_schema(question: Question) -> dict[str, Any]:
     if question.format == "action":
         move = {"id": {"type": "string", "enum": sorted(question.sites)}}
     elif question.format == "edit":
-        move = {"first": {"type": "integer"}, "last": {"type": "integer"}, "lines": {"type": "array", "items": {"type": "string"}}}
+        move = {"lines": {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": "^[0-9]{1,6}([|+] .*|-)$"}}}
     else:
         move = {"program": {"type": "string"}}
     fields = {**({"reason": {"type": "string"}} if question.reasons else {}), **move}
@@ -117,14 +118,14 @@ def _json_action(question: Question, data: dict[str, Any], whole: bool) -> Propo
 def _json_edit(question: Question, data: dict[str, Any], whole: bool) -> Proposal | Failed:
     if not whole:
         return _cut_off()
-    first, last, lines = data.get("first"), data.get("last"), data.get("lines")
+    lines = data.get("lines")
     if isinstance(lines, str):
         lines = lines.splitlines()
-    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        return _unreadable("JSON without new lines")
-    if not all(isinstance(n, int) and not isinstance(n, bool) for n in (first, last)):
-        return Failed("answer-lines", "the answer names no lines to replace")
-    return _edited(question, int(first or 0), int(last or 0), [part for line in lines for part in (line.splitlines() or [""])], _said(data))
+    if not isinstance(lines, list) or not lines or not all(isinstance(line, str) for line in lines):
+        return _unreadable("JSON without changed lines")
+    found = [edit_line(part) for line in lines for part in line.splitlines()]
+    known = [line for line in found if line is not None]
+    return _edited(question, known, _said(data)) if len(known) == len(found) else _unreadable("a line without a number")
 
 
 def _json_rewrite(question: Question, data: dict[str, Any], whole: bool) -> Proposal | Failed:
@@ -179,24 +180,44 @@ def _chosen(question: Question, named: str, reason: str) -> Proposal | Failed:
 
 
 def _edit(question: Question, text: str, whole: bool) -> Proposal | Failed:
-    found = list(_LINES.finditer(text))
-    if not found:
-        return _unreadable('no line "Lines: FIRST-LAST"')
-    mark = found[-1]
-    rest = text[mark.end() :]
-    fence = _FENCE.search(rest)
-    if not whole and (fence is None or not rest[: fence.end()].rstrip().endswith("```")):
+    marks = list(_EDIT.finditer(text))
+    before, after = (text[: marks[-1].start()], text[marks[-1].end() :]) if marks else ("", text)
+    fences = [fence for fence in _FENCE.finditer(after) if _runs(fence[1])]
+    closed = False
+    if fences:
+        fence = fences[0] if marks else fences[-1]
+        closed = fence[0].rstrip().endswith("```")
+        before, after = before or after[: fence.start()], fence[1]
+    runs = _runs(after)
+    if not whole and not closed:
         return _cut_off()
-    body = fence[1] if fence is not None else _until_chatter(rest.strip("\n"))
-    lines = body.rstrip().splitlines()
-    first = int(mark[1])
-    return _edited(question, first, int(mark[2]) if mark[2] else first, lines, _spoken(text[: mark.start()]))
+    if not runs:
+        return _unreadable("no numbered line")
+    start, lines = runs[0] if marks or fences else runs[-1]
+    return _edited(question, lines, _spoken(before or "\n".join(after.splitlines()[:start])))
 
 
-def _edited(question: Question, first: int, last: int, lines: list[str], reason: str) -> Proposal | Failed:
-    if not (1 <= first <= question.lines + 1 and first - 1 <= last <= question.lines):
-        return Failed("answer-lines", f"the program has lines 1 to {question.lines}, the answer replaces {first} to {last}")
-    return Proposal(Edit(first, last, tuple(_unnumbered("\n".join(lines)).splitlines())), reason)
+def _runs(text: str) -> list[tuple[int, list[EditLine]]]:
+    """The stretches of lines of an edit in a text, with nothing but empty lines in between, each with the number of its first line in the text, from 0."""
+    runs: list[tuple[int, list[EditLine]]] = []
+    joined = False
+    for number, line in enumerate(text.splitlines()):
+        read = edit_line(line)
+        if read is None:
+            joined = joined and not line.strip()
+            continue
+        if not joined:
+            runs.append((number, []))
+        runs[-1][1].append(read)
+        joined = True
+    return runs
+
+
+def _edited(question: Question, lines: list[EditLine], reason: str) -> Proposal | Failed:
+    for line in lines:
+        if not (line.op != "+") <= line.number <= question.lines:
+            return Failed("answer-lines", f"the program has lines 1 to {question.lines}, the answer changes line {line.number}")
+    return Proposal(Edit(tuple(map(str, lines))), reason)
 
 
 def _rewrite(question: Question, text: str, whole: bool) -> Proposal | Failed:

@@ -32,7 +32,7 @@ def grammar(question: Question) -> str:
         return f"start: reason STEP\n{_reason('Step: ')}\nSTEP: {steps}\n" if question.reasons else f"start: STEP\nSTEP: {steps}\n"
     if question.format == "rewrite":
         return f"start: reason program\n{_reason('Next program:', chr(10))}\n{_leir()}" if question.reasons else program_grammar()
-    opening = f"start: reason change\n{_reason('Lines: ')}" if question.reasons else 'start: "Lines: " change'
+    opening = f"start: reason change\n{_reason('Edit:', chr(10))}" if question.reasons else "start: change"
     return "\n".join([opening, *_change(question.lines), _leir()])
 
 
@@ -47,14 +47,12 @@ def _reason(mark: str, end: str = "") -> str:
 
 
 def _change(lines: int) -> Iterator[str]:
-    """Rules of ``FIRST-LAST`` among a program's lines and of the lines that take their place; they may be missing where some are taken out."""
-    for n in range(1, lines + 1):
-        yield f"LAST{n}: {json.dumps(str(n))}" + (f" | LAST{n + 1}" if n < lines else "")
-    put_in = [f'"{n}" "\\n" pieces' for n in range(lines + 1)]
-    choices = [f'"{n}-" (LAST{n} ("\\n" pieces)? | {put_in[n - 1]})' for n in range(1, lines + 1)]
-    choices.append(f'"{lines + 1}-" {put_in[lines]}')
-    yield f"change: {' | '.join(choices)}"
-    yield 'pieces: piece ("\\n" piece)*'
+    """Rules of the lines of an edit, whose numbers the program has."""
+    yield 'change: line ("\\n" line)*'
+    yield "line: PLACE piece | OUT"
+    yield 'PLACE: NTH "| " | ("0" | NTH) "+ "'
+    yield 'OUT: NTH "-"'
+    yield f"NTH: {_any(str(n) for n in range(1, lines + 1))}"
     yield 'piece: / +/? (sizes | where | ("in " | "out ") top_declarations | "tmp " (declarations | top_declarations) | (head " ")* (store | loops | guard))'
 
 

@@ -13,6 +13,7 @@ from steptp.dataset import questions
 from steptp.dataset.questions import FORMS, Form, conversation, describe_host, prompt_file, task_prompt, with_opaque_ids
 from steptp.dataset.samples import Sample
 from steptp.dataset.walk import MAX_CANDIDATES, list_sites, spread
+from steptp.ir.edits import edited_places
 from steptp.ir.seeds import digest
 from steptp.rewrite import registry
 from steptp.search.moves import Action, Edit, Move
@@ -95,7 +96,7 @@ def _named(move: Move) -> str:
     if isinstance(move, Action):
         return move.site
     if isinstance(move, Edit):
-        return f"lines {move.first}-{move.last} replaced by {len(move.lines)} lines" if move.last >= move.first else f"lines put in before line {move.first}"
+        return f"lines edited: {edited_places(move.lines)}"
     return "the whole program rewritten"
 
 

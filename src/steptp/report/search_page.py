@@ -82,7 +82,7 @@ def search_page(result: Mapping[str, Any]) -> str:
 
 
 def label(move: Mapping[str, Any] | None) -> tuple[str, str]:
-    """A move as a line (``strategy@site``, ``edit 3-5``, ``rewrite``) and the lines that it brings."""
+    """A move as a line (``strategy@site``, ``edit 3, 4+``, ``rewrite``) and the lines that it brings."""
     if move is None:
         return "no move", ""
     head, _, body = move_key(move_of(dict(move))).partition("\n")

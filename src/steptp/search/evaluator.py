@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from steptp.errors import UsageError
 from steptp.ir import Program, print_program, program_hash
+from steptp.ir.edits import apply_edit
 from steptp.ir.seeds import derive_seed, digest
 from steptp.measure.pool import Pool
 from steptp.measure.subjects import time_programs
@@ -22,7 +23,7 @@ from steptp.measure.timing import PairedTiming, TimingOptions
 from steptp.measure.workers import Limits, TaskResult
 from steptp.rewrite import engine
 from steptp.rewrite.base import Exactness, InstanceMap, NotApplicable
-from steptp.search.moves import Action, Edit, Move, edited
+from steptp.search.moves import Action, Edit, Move
 from steptp.verify.isolation import StepResult, StepTask, Timer, check_and_measure, known_program, settle
 from steptp.verify.ladder import ALL_TIERS
 from steptp.verify.tier0 import parse_candidate
@@ -80,7 +81,7 @@ def _made(parent: Program, text: str, move: Move) -> Made:
             return Made(refused="refused", message=outcome.message)
         return Made(print_program(outcome.program), program_hash(outcome.program), str(outcome.exactness), outcome.instances)
     try:
-        wanted = edited(text, move) if isinstance(move, Edit) else move.text
+        wanted = apply_edit(text, move.lines) if isinstance(move, Edit) else move.text
     except UsageError as err:
         return Made(refused="refused", message=err.message)
     child = parse_candidate(wanted)

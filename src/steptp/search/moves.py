@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias, Union
 
-from steptp.errors import UsageError, internal
+from steptp.errors import internal
+from steptp.ir.edits import edited_places
 
-__all__ = ["Action", "Answer", "Edit", "Failed", "Move", "Proposal", "Rewrite", "answer_json", "answer_of", "edited", "move_json", "move_key", "move_of"]
+__all__ = ["Action", "Answer", "Edit", "Failed", "Move", "Proposal", "Rewrite", "answer_json", "answer_of", "move_json", "move_key", "move_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +20,8 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Lines ``first`` to ``last`` (1-based, inclusive) of the program's text become ``lines``; ``last = first - 1`` inserts before ``first``."""
+    """Lines of the program's text change: ``lines`` are those of an edit (:mod:`steptp.ir.edits`)."""
 
-    first: int
-    last: int
     lines: tuple[str, ...]
 
 
@@ -62,16 +61,8 @@ def move_key(move: Move) -> str:
     if isinstance(move, Action):
         return move.site
     if isinstance(move, Edit):
-        return f"edit {move.first}-{move.last}\n" + "\n".join(move.lines)
+        return f"edit {edited_places(move.lines)}\n" + "\n".join(move.lines)
     return f"rewrite\n{move.text}"
-
-
-def edited(text: str, edit: Edit) -> str:
-    """The text after an edit; raises :class:`UsageError` ``usage-edit`` when the lines are not there."""
-    lines = text.splitlines()
-    if not (1 <= edit.first <= len(lines) + 1 and edit.first - 1 <= edit.last <= len(lines)):
-        raise UsageError("usage-edit", f"the program has lines 1 to {len(lines)}, the edit replaces {edit.first} to {edit.last}")
-    return "\n".join([*lines[: edit.first - 1], *edit.lines, *lines[edit.last :]]) + "\n"
 
 
 def move_json(move: Move) -> dict[str, Any]:
@@ -79,7 +70,7 @@ def move_json(move: Move) -> dict[str, Any]:
     if isinstance(move, Action):
         return {"site": move.site}
     if isinstance(move, Edit):
-        return {"first": move.first, "last": move.last, "lines": list(move.lines)}
+        return {"lines": list(move.lines)}
     return {"text": move.text}
 
 
@@ -88,7 +79,7 @@ def move_of(data: dict[str, Any]) -> Move:
     if "site" in data:
         return Action(data["site"])
     if "lines" in data:
-        return Edit(data["first"], data["last"], tuple(data["lines"]))
+        return Edit(tuple(data["lines"]))
     if "text" in data:
         return Rewrite(data["text"])
     raise internal(f"no move has the fields {sorted(data)}")

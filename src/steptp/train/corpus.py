@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from steptp.dataset.questions import numbered
-from steptp.dataset.samples import Sample, edit_answer, samples_of
+from steptp.dataset.samples import Sample, samples_of
 from steptp.dataset.store import Dataset
 from steptp.errors import DatasetError
 from steptp.ir.seeds import derive_seed, digest
@@ -160,15 +160,15 @@ def read_texts(data: Sequence[Dataset], zoo: Sequence[str] = (), names: int = 1,
 
 
 def recited(text: str, count: int, seed: int) -> str:
-    """A program with the numbers of its lines, as questions show it, and behind it ``count`` ranges of one to four of its lines, as answers give them: every token
-    there has been read before, at a place that the numbers tell. ``count`` 0: the text alone."""
+    """A program with the numbers of its lines, as questions show it, and behind it ``count`` runs of one to four of its lines, numbered as answers number
+    them: every token there has been read before, at a place that the numbers tell. ``count`` 0: the text alone."""
     if not count:
         return text
-    lines = text.splitlines()
     rng = random.Random(derive_seed("recited", seed, text))
-    parts = [numbered(text)]
+    shown = numbered(text)
+    lines = shown.splitlines()
+    parts = [shown]
     for _ in range(count):
         first = rng.randrange(len(lines))
-        last = min(first + rng.randint(1, _RECITED), len(lines))
-        parts.append(edit_answer(first + 1, last, lines[first:last]))
+        parts.append("\n".join(lines[first : first + rng.randint(1, _RECITED)]))
     return "\n\n".join(parts)

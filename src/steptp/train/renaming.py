@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from steptp.dataset.questions import numbered
-from steptp.dataset.samples import Sample, edit_answer, edit_between
+from steptp.dataset.samples import Sample
 from steptp.errors import internal
+from steptp.ir.edits import edit_between
 from steptp.ir.lexer import RESERVED
 from steptp.ir.seeds import derive_seed
 
@@ -133,7 +134,7 @@ def renamed(sample: Sample, pools: Pools, number: int, seed: int) -> Sample | No
         head, colon, parameters = sample.site.partition(":")
         site = head + colon + _exchanged(_PARAMETER, parameters, whole)
         prompt = _question(sample, parent, site, whole)
-        completion = edit_answer(*edit_between(parent, child)) if sample.form == "edit" else child.strip()
+        completion = "\n".join(edit_between(parent, child)) if sample.form == "edit" else child.strip()
         return replace(
             sample,
             program=parent,
