@@ -17,7 +17,7 @@ from steptp.policy.openai_compatible import OpenAICompatible
 from steptp.rewrite import engine
 from steptp.rewrite.base import Applied, Site
 from steptp.rewrite.trace import Trace, replay
-from steptp.search.moves import Action, Failed, Proposal
+from steptp.search.moves import Action, Edit, Failed, Proposal
 
 pytest.importorskip("xllamacpp", reason="the server is llama.cpp, from the package xllamacpp")
 pytest.importorskip("gguf", reason="the model is written by the package gguf")
@@ -57,6 +57,17 @@ def test_reasons_come_before_the_choice(url: str) -> None:
     chosen = [a for a in answers if isinstance(a, Proposal)]
     assert any(a.reason for a in chosen)
     assert {a.code for a in answers if isinstance(a, Failed)} <= {"answer-truncated", "policy-server"}  # llama.cpp: 500 for bytes that are no text
+
+
+def test_structured_edits_are_numbered_lines(url: str) -> None:
+    made = OpenAICompatible("tiny", url, form="edit", max_tokens=300, tries=1)
+    answers = [a for seed in range(4) for a in made.propose(state_of(MATMUL, seed=seed), 8)]
+    assert len(answers) == 32
+    read = [a for a in answers if isinstance(a, Proposal)]
+    assert all(isinstance(a.move, Edit) for a in read)
+    kinds = {a.code for a in answers if isinstance(a, Failed)}
+    assert read or "answer-lines" in kinds
+    assert kinds <= {"answer-truncated", "answer-lines", "policy-server"}  # a line may be long, a number may be none of the program's
 
 
 @pytest.mark.parametrize("form", ["action", "edit", "rewrite"])

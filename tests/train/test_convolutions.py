@@ -20,7 +20,7 @@ from steptp.train.config import Decoder
 from steptp.train.convolutions import BranchedShortConv, follow_branches
 from steptp.train.encode import IGNORED, Row, encode
 from steptp.train.scratch import new_model
-from steptp.train.trees import Tree, grow, laid_out, micro_batches, trunks
+from steptp.train.trees import Tree, beginnings, grow, laid_out, micro_batches
 
 
 def _decoder(model: Path, kernel: int = 3) -> Any:
@@ -46,7 +46,7 @@ def _one_by_one(rows: list[Row]) -> Iterator[dict[str, Any]]:
 def test_loss_and_gradient_are_those_of_the_rows_one_by_one(data: Dataset, model: Path, kernel: int) -> None:
     chat = Chat(load_tokenizer(find_weights(str(model))))
     rows = [row for s in samples_of(data, "named", "edit", reasons=False, split="train") if len((row := encode(chat, s)).input_ids) <= 700]
-    trees = sorted(grow(range(len(rows)), rows, trunks(rows), 2048), key=lambda t: (-len(t.rows), t.size))
+    trees = sorted(grow(range(len(rows)), rows, beginnings(rows), 2048), key=lambda t: (-len(t.rows), t.size))
     batch = micro_batches(trees[:4], 4096)[0]
     assert len(batch) > 1
     assert max(len(tree.rows) for tree in batch) > 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from steptp.dataset.store import Dataset
 from steptp.policy.chat import Chat
 from steptp.policy.weights import find_weights, load_model, load_tokenizer
 from steptp.train.encode import IGNORED, Row, encode
-from steptp.train.trees import Tree, grow, laid_out, micro_batches, trunks
+from steptp.train.trees import Tree, beginnings, computed, grow, laid_out, micro_batches
 
 
 def _row(text: str, asked: int, group: str) -> Row:
@@ -28,15 +29,15 @@ ROWS = [_row("program ab!", 10, "g"), _row("program ac?", 10, "g"), _row("progra
 
 
 def test_a_trunk_is_what_all_rows_of_a_group_begin_with() -> None:
-    assert trunks(ROWS) == {"g": len("program a"), "h": len("prog")}
-    assert trunks([_row("same", 3, "g"), _row("same", 3, "g")]) == {"g": 2}  # a branch keeps a token of the question
+    assert beginnings(ROWS) == {"g": len("program a"), "h": len("prog")}
+    assert beginnings([_row("same", 3, "g"), _row("same", 3, "g")]) == {"g": 2}  # a branch keeps a token of the question
 
 
 def test_trees_hold_what_fits() -> None:
-    beginnings = trunks(ROWS)
-    assert grow([1, 4, 0, 2, 3], ROWS, beginnings, 100) == [Tree((1, 0, 2), 9, 15), Tree((4,), 0, 5), Tree((3,), 4, 7)]
-    assert grow([1, 0, 2], ROWS, beginnings, 13) == [Tree((1, 0), 9, 13), Tree((2,), 9, 11)]
-    assert grow([4, 4], ROWS, beginnings, 100) == [Tree((4, 4), 0, 10)]
+    shared = beginnings(ROWS)
+    assert grow([1, 4, 0, 2, 3], ROWS, shared, 100) == [Tree((1, 0, 2), 9, 15), Tree((4,), 0, 5), Tree((3,), 4, 7)]
+    assert grow([1, 0, 2], ROWS, shared, 13) == [Tree((1, 0), 9, 13), Tree((2,), 9, 11)]
+    assert grow([4, 4], ROWS, shared, 100) == [Tree((4, 4), 0, 10)]
 
 
 def test_batches_are_full_and_lose_nothing() -> None:
@@ -58,14 +59,39 @@ def test_a_token_sees_its_trunk_and_its_branch() -> None:
     assert sees[15].nonzero()[:, 0].tolist() == [13, 14, 15]
 
 
+KINDS = [replace(row, kind=kind) for row, kind in zip(ROWS, ("k", "k", "k", "k", ""), strict=True)]
+
+
+def test_a_stem_is_what_all_rows_of_a_kind_begin_with_and_counts_once_a_batch() -> None:
+    shared = beginnings(KINDS)
+    assert shared == {"g": len("program a"), "h": len("prog"), "k": len("prog")}
+    trees = grow(range(5), KINDS, shared, 100)
+    assert trees == [Tree((0, 1, 2), 9, 15, "k", 4), Tree((3,), 4, 7, "k", 4), Tree((4,), 0, 5)]
+    assert computed(trees) == 15 + 3 + 5
+    assert micro_batches(trees, 23) == [tuple(trees)]
+    assert micro_batches(trees, 22) == [(trees[0], trees[1]), (trees[2],)]
+
+
+def test_a_token_sees_its_stem_too() -> None:
+    trees = grow(range(5), KINDS, beginnings(KINDS), 100)
+    made = laid_out([*trees, trees[0]], KINDS)
+    assert bytes(made["input_ids"][0].tolist()) == b"program ab!c?c:ramaloneram ab!c?c:"
+    assert made["position_ids"][0].tolist() == [*range(9), 9, 10, 9, 10, 9, 10, 4, 5, 6, *range(5), *range(4, 9), 9, 10, 9, 10, 9, 10]
+    assert [made["previous"][n] for n in (9, 11, 13, 15, 18, 23, 28)] == [8, 8, 8, 3, -1, 3, 27]
+    sees = made["attention_mask"][0, 0]
+    assert sees[17].nonzero()[:, 0].tolist() == [*range(4), 15, 16, 17]
+    assert sees[31].nonzero()[:, 0].tolist() == [*range(4), *range(23, 28), 30, 31]
+
+
 def test_loss_and_gradient_are_those_of_the_rows_one_by_one(data: Dataset, model: Path) -> None:
     weights = find_weights(str(model))
     chat = Chat(load_tokenizer(weights))
     rows = [encode(chat, s) for s in samples_of(data, "named", "edit", reasons=False, split="train")]
     rows = [row for row in rows if len(row.input_ids) <= 900]
-    beginnings = trunks(rows)
-    trees = grow(range(len(rows)), rows, beginnings, 2048)
+    trees = grow(range(len(rows)), rows, beginnings(rows), 2048)
     assert max(len(tree.rows) for tree in trees) > 2
+    assert len({tree.kind for tree in trees}) == 1
+    assert trees[0].stem > 100
     assert all(rows[a].group == rows[b].group for tree in trees for a, b in pairwise(tree.rows))
     assert sum(tree.size for tree in trees) < 0.8 * sum(len(row.input_ids) for row in rows)
     batch = micro_batches(sorted(trees, key=lambda t: -len(t.rows))[:4], 4096)[0]

@@ -1,7 +1,7 @@
 """The words that a language model is asked in: one prompt file for each task, form of answer, and with or without reasons.
 
-*named* gives strategy and site, *free* leaves them to the model, *action* asks for one of the listed sites. An *edit* answers with a range of lines and what
-replaces it, a *rewrite* with the whole next program, an *action* with a listed line: a site and its id.
+*named* gives strategy and site, *free* leaves them to the model, *action* asks for one of the listed sites. An *edit* answers with the numbered lines
+that change, a *rewrite* with the whole next program, an *action* with a listed line: a site and its id.
 """
 
 from __future__ import annotations

@@ -18,12 +18,13 @@ IGNORED = -100
 @dataclass(frozen=True, slots=True)
 class Row:
     """One training sequence. ``labels``: the ids, or :data:`IGNORED` (always at the first, which nothing predicts); ``weight``: how often it comes up in an
-    epoch; rows of one ``group`` begin alike."""
+    epoch; rows of one ``group`` begin alike, and, less far, those of one ``kind``."""
 
     input_ids: list[int]
     labels: list[int]
     weight: float = 1.0
     group: str = ""
+    kind: str = ""
 
     @property
     def answer(self) -> int:
@@ -40,7 +41,8 @@ def encode(chat: Chat, sample: Sample, weight: float = 1.0) -> Row:
     """The question in the tokens that a model is asked with, then the answer in its own tokens: nothing merges across the place where writing begins."""
     asked = chat.encoded(sample.asked())
     answer = [*chat.tokenizer(sample.completion, add_special_tokens=False).input_ids, chat.end_of_turn]
-    return Row([*asked, *answer], [IGNORED] * len(asked) + answer, weight, f"{sample.task}/{sample.form}/{sample.reasons}/{sample.state}")
+    kind = f"{sample.task}/{sample.form}/{sample.reasons}"
+    return Row([*asked, *answer], [IGNORED] * len(asked) + answer, weight, f"{kind}/{sample.state}", kind)
 
 
 def encode_all(chat: Chat, samples: Iterable[tuple[Sample, float]], context: int, dropped: Counter[str]) -> list[Row]:

@@ -11,7 +11,7 @@ from steptp.errors import UsageError
 from steptp.ir.seeds import derive_seed
 from steptp.train.config import Stage
 from steptp.train.encode import Row
-from steptp.train.trees import Tree, grow, micro_batches, trunks
+from steptp.train.trees import Tree, beginnings, computed, grow, micro_batches
 
 __all__ = ["Plan", "make_plan"]
 
@@ -54,19 +54,19 @@ def make_plan(rows: Sequence[Row], stage: Stage, context: int, seed: int) -> Pla
     if not rows:
         raise _empty()
     limit = stage.micro_tokens or context
-    beginnings, weights = trunks(rows), [row.weight for row in rows]
+    shared, weights = beginnings(rows), [row.weight for row in rows]
     batches: list[tuple[Tree, ...]] = []
     tokens = 0
     passed = 0.0
     for epoch in count():
         rng = random.Random(derive_seed("epoch", seed, epoch))
-        made = micro_batches(grow(_epoch(weights, rng), rows, beginnings, limit), limit, rng)
+        made = micro_batches(grow(_epoch(weights, rng), rows, shared, limit), limit, rng)
         if stage.epochs is not None:
             share = min(1.0, stage.epochs - epoch)
             made = made[: max(round(len(made) * share), 1 if not epoch else 0)]
         for batch in made:
             batches.append(batch)
-            tokens += sum(tree.size for tree in batch)
+            tokens += computed(batch)
             passed += sum(len(tree.rows) for tree in batch)
             if stage.max_tokens is not None and tokens >= stage.max_tokens:
                 break
@@ -76,10 +76,10 @@ def make_plan(rows: Sequence[Row], stage: Stage, context: int, seed: int) -> Pla
     if not batches:
         raise _empty()
     per_step = max(1, stage.batch_tokens // limit)
-    steps = [[tree for batch in batches[n : n + per_step] for tree in batch] for n in range(0, len(batches), per_step)]
-    computed = accumulate(sum(tree.size for tree in step) for step in steps)
-    alone = accumulate(sum(len(rows[row].input_ids) for tree in step for row in tree.rows) for step in steps)
-    return Plan(tuple(batches), per_step, limit, tuple(computed), tuple(alone), passed / sum(weights))
+    steps = [batches[n : n + per_step] for n in range(0, len(batches), per_step)]
+    together = accumulate(sum(map(computed, step)) for step in steps)
+    alone = accumulate(sum(len(rows[row].input_ids) for batch in step for tree in batch for row in tree.rows) for step in steps)
+    return Plan(tuple(batches), per_step, limit, tuple(together), tuple(alone), passed / sum(weights))
 
 
 def _empty() -> UsageError:

@@ -24,7 +24,7 @@ from steptp.train.convolutions import follow_branches
 from steptp.train.encode import IGNORED, Row
 from steptp.train.muon import Muon
 from steptp.train.plan import Plan
-from steptp.train.trees import grow, laid_out, micro_batches, trunks
+from steptp.train.trees import beginnings, grow, laid_out, micro_batches
 
 __all__ = ["Point", "StageResult", "in_bf16", "last_checkpoint", "make_trainer", "run_stage"]
 
@@ -78,7 +78,7 @@ class _Trainer(SFTTrainer):  # type: ignore[misc]
         self.plan = plan
         self.rows = rows
         self.validation = validation
-        self.batches = micro_batches(grow(range(len(validation)), validation, trunks(validation), plan.limit), plan.limit)
+        self.batches = micro_batches(grow(range(len(validation)), validation, beginnings(validation), plan.limit), plan.limit)
         self.began = time.monotonic() - before
 
     @property

@@ -1,24 +1,25 @@
-"""Rows that begin alike, computed once: a trunk of shared tokens with a branch for each row.
+"""Rows that begin alike, computed once: a stem that all rows of a kind share, a trunk for those of one group, a branch for each row.
 
-The steps from one program differ in the strategy, the site and the answer, and share everything before. Position numbers and an attention mask make every
-token see its trunk and its own branch and nothing else, so the loss is that of the rows one by one, for a fraction of the tokens.
+Questions of a kind begin with the same words. The steps from one program differ in the strategy, the site and the answer, and share everything before. Position
+numbers and an attention mask make every token see its stem, its trunk and its own branch and nothing else, so the loss is that of the rows one by one, for a
+fraction of the tokens.
 """
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from steptp.errors import internal
-from steptp.train.encode import IGNORED, Row
+from steptp.train.encode import Row
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Tree", "grow", "laid_out", "micro_batches", "trunks"]
+__all__ = ["Tree", "beginnings", "computed", "grow", "laid_out", "micro_batches"]
 
 _WINDOW = 512
 """Trees among which those that fill a micro-batch together are looked for."""
@@ -26,20 +27,24 @@ _WINDOW = 512
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """``rows``, of which the first ``trunk`` tokens are the same; ``size``: tokens in all, the trunk counted once."""
+    """``rows``, of which the first ``trunk`` tokens are the same; ``size``: tokens in all, the trunk counted once. The first ``stem`` tokens of the trunk are those
+    of every row of the ``kind``."""
 
     rows: tuple[int, ...]
     trunk: int
     size: int
+    kind: str = ""
+    stem: int = 0
 
 
-def trunks(rows: Sequence[Row]) -> dict[str, int]:
-    """Group → how many tokens all of its rows begin with. A branch keeps at least one token of the question, so no trunk predicts an answer's token."""
-    groups: dict[str, list[Row]] = defaultdict(list)
+def beginnings(rows: Sequence[Row]) -> dict[str, int]:
+    """Group or kind → how many tokens all of its rows begin with. A branch keeps at least one token of the question, so none of them predicts an answer's
+    token."""
+    alike: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        if row.group:
-            groups[row.group].append(row)
-    return {name: _common(members) for name, members in groups.items()}
+        for name in filter(None, (row.group, row.kind)):
+            alike[name].append(row)
+    return {name: _common(members) for name, members in alike.items()}
 
 
 def _common(rows: Sequence[Row]) -> int:
@@ -49,14 +54,16 @@ def _common(rows: Sequence[Row]) -> int:
     return max(most, 0)
 
 
-def grow(drawn: Sequence[int], rows: Sequence[Row], beginnings: Mapping[str, int], limit: int) -> list[Tree]:
+def grow(drawn: Sequence[int], rows: Sequence[Row], shared: Mapping[str, int], limit: int) -> list[Tree]:
     """The ``drawn`` rows as trees of at most ``limit`` tokens, in the order in which their groups come up first."""
     groups: dict[tuple[str, int], list[int]] = defaultdict(list)
     for row in drawn:
         groups[(rows[row].group, -1) if rows[row].group else ("", row)].append(row)
     trees: list[Tree] = []
     for (name, _), members in groups.items():
-        trunk = beginnings.get(name, 0)
+        trunk = shared.get(name, 0)
+        kind = rows[members[0]].kind
+        stem = shared.get(kind, 0)
         part: list[int] = []
         size = trunk
         for row in members:
@@ -64,12 +71,22 @@ def grow(drawn: Sequence[int], rows: Sequence[Row], beginnings: Mapping[str, int
             if trunk + own > limit:
                 raise internal("a row is longer than a micro-batch")
             if part and size + own > limit:
-                trees.append(Tree(tuple(part), trunk, size))
+                trees.append(Tree(tuple(part), trunk, size, kind, stem))
                 part, size = [], trunk
             part.append(row)
             size += own
-        trees.append(Tree(tuple(part), trunk, size))
+        trees.append(Tree(tuple(part), trunk, size, kind, stem))
     return trees
+
+
+def computed(batch: Iterable[Tree]) -> int:
+    """Tokens of the trees of a micro-batch, every stem counted once."""
+    kinds: set[str] = set()
+    tokens = 0
+    for tree in batch:
+        tokens += tree.size - (tree.stem if tree.kind in kinds else 0)
+        kinds.add(tree.kind)
+    return tokens
 
 
 def micro_batches(trees: Sequence[Tree], limit: int, rng: random.Random | None = None) -> list[tuple[Tree, ...]]:
@@ -78,14 +95,17 @@ def micro_batches(trees: Sequence[Tree], limit: int, rng: random.Random | None =
     for start in range(0, len(trees), _WINDOW):
         made: list[list[Tree]] = []
         room: list[int] = []
+        kinds: list[set[str]] = []
         for tree in sorted(trees[start : start + _WINDOW], key=lambda t: -t.size):
-            place = next((n for n, left in enumerate(room) if left >= tree.size), None)
+            place = next((n for n, left in enumerate(room) if left >= tree.size - (tree.stem if tree.kind in kinds[n] else 0)), None)
             if place is None:
-                made.append([tree])
-                room.append(limit - tree.size)
-            else:
-                made[place].append(tree)
-                room[place] -= tree.size
+                place = len(made)
+                made.append([])
+                room.append(limit)
+                kinds.append(set())
+            made[place].append(tree)
+            room[place] -= tree.size - (tree.stem if tree.kind in kinds[place] else 0)
+            kinds[place].add(tree.kind)
         if rng is not None:
             rng.shuffle(made)
         batches += map(tuple, made)
@@ -100,26 +120,38 @@ def laid_out(trees: Sequence[Tree], rows: Sequence[Row]) -> dict[str, torch.Tens
     ids: list[int] = []
     labels: list[int] = []
     positions: list[int] = []
-    tree_of: list[int] = []
-    branch_of: list[int] = []
     previous: list[int] = []
+    part_of: list[int] = []
+    seen: list[list[int]] = []  # of each part: the parts that it sees
+    ends: list[int] = []  # of each part: its last token
 
-    def put(tokens: Sequence[int], marks: Sequence[int], first: int, tree: int, branch: int, after: int) -> None:
-        if tokens:
-            previous.extend([after, *range(len(ids), len(ids) + len(tokens) - 1)])
+    def put(row: Row, first: int, last: int | None, after: int) -> int:
+        """Lays out some tokens of a row behind the part ``after`` (−1: none) and returns their part, or ``after`` without tokens."""
+        tokens = row.input_ids[first:last]
+        if not tokens:
+            return after
+        part = len(seen)
+        previous.extend([ends[after] if after >= 0 else -1, *range(len(ids), len(ids) + len(tokens) - 1)])
         ids.extend(tokens)
-        labels.extend(marks)
+        labels.extend(row.labels[first:last])
         positions.extend(range(first, first + len(tokens)))
-        tree_of.extend([tree] * len(tokens))
-        branch_of.extend([branch] * len(tokens))
+        part_of.extend([part] * len(tokens))
+        seen.append([*(seen[after] if after >= 0 else ()), part])
+        ends.append(len(ids) - 1)
+        return part
 
-    for number, tree in enumerate(trees):
-        put(rows[tree.rows[0]].input_ids[: tree.trunk], [IGNORED] * tree.trunk, 0, number, 0, -1)
-        end = len(ids) - 1 if tree.trunk else -1
-        for branch, row in enumerate(tree.rows, 1):
-            own = rows[row]
-            put(own.input_ids[tree.trunk :], own.labels[tree.trunk :], tree.trunk, number, branch, end)
-    trees_at, branches = torch.tensor(tree_of), torch.tensor(branch_of)
-    looks = (trees_at[:, None] == trees_at) & ((branches == 0) | (branches[:, None] == branches))
+    stems: dict[str, int] = {}
+    for tree in trees:
+        any_row = rows[tree.rows[0]]
+        if tree.kind not in stems:
+            stems[tree.kind] = put(any_row, 0, tree.stem, -1)
+        trunk = put(any_row, tree.stem, tree.trunk, stems[tree.kind])
+        for row in tree.rows:
+            put(rows[row], tree.trunk, None, trunk)
+    sees = torch.zeros(len(seen), len(seen), dtype=torch.bool)
+    for part, others in enumerate(seen):
+        sees[part, others] = True
+    parts = torch.tensor(part_of)
+    looks = sees[parts[:, None], parts]
     made: dict[str, Any] = {name: torch.tensor([values]) for name, values in (("input_ids", ids), ("labels", labels), ("position_ids", positions))}
     return made | {"attention_mask": looks.tril()[None, None], "previous": torch.tensor(previous)}
