@@ -2,45 +2,15 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import replace
-
-import numpy as np
 import pytest
+from instance_maps import check, instance_entries
 
-from steptp.errors import LeirError
-from steptp.interp import evaluate
-from steptp.ir import Const, DType, Expr, If, Loop, Op, Program, Store, Var, shape_of
-from steptp.ir.checks import problems
+from steptp.ir import DType, Store
 from steptp.ir.parser import parse, parse_expr
-from steptp.ir.printer import print_program
-from steptp.ir.walk import enclosing, map_expr, map_stmt_exprs, replace_at, stores, visit
-from steptp.rewrite.base import BufferMap, Exactness, InstanceEntry, InstanceMap
-from steptp.verify.tier1 import tier1
+from steptp.ir.walk import stores
+from steptp.rewrite.base import BufferMap, Exactness, InstanceMap
 from steptp.verify.tier2 import tier2
-from steptp.verify.verdict import TierReport, VerdictKind
-
-Pair = tuple[tuple[int, ...], tuple[int, ...], str]
-
-
-def _entries(parent: Program, child: Program, pairs: list[Pair]) -> tuple[InstanceEntry, ...]:
-    """Pairs of paths with ``i=i0*8+i1 k=…``; loops not named keep their names."""
-    out = []
-    for child_path, parent_path, text in pairs:
-        inside = [p.var for p in enclosing(child, child_path) if isinstance(p, Loop)]
-        named = dict(item.split("=", 1) for item in text.split())
-        around = [p.var for p in enclosing(parent, parent_path) if isinstance(p, Loop)]
-        iters = tuple((v, parse_expr(named.get(v, v), child, inside, DType.I64)) for v in around)
-        out.append(InstanceEntry(child_path, parent_path, iters))
-    return tuple(out)
-
-
-def check(parent_text: str, child_text: str, *pairs: Pair, exactness: Exactness = Exactness.BITWISE, buffers: tuple[BufferMap, ...] = ()) -> TierReport:
-    parent, child = parse(parent_text), parse(child_text)
-    if not pairs:  # stores correspond in order, loops by name
-        pairs = tuple((c.path, p.path, "") for c, p in zip(stores(child), stores(parent), strict=True))
-    return tier2(parent, child, InstanceMap(_entries(parent, child, list(pairs)), buffers), exactness)
-
+from steptp.verify.verdict import VerdictKind
 
 ADD = "in A f32[100]\nout Y f32[100]\n"
 MATMUL = "in A f32[20,30] B[30,10]\nout C f32[20,10]\n"
@@ -218,7 +188,7 @@ def test_layout_map() -> None:
     child = "in A f32[8,6]\nout Y f32[8,6]\ntmp U f32[6,8]\nfor i:8 j:6 U[j,i] = A[i,j]\nfor i:8 j:6 Y[i,j] = U[j,i]\n"
     p, c = parse(parent), parse(child)
     transposed = BufferMap("T", "U", (parse_expr("d1", p, ["d0", "d1"], DType.I64), parse_expr("d0", p, ["d0", "d1"], DType.I64)))
-    entries = _entries(p, c, [((0, 0, 0), (0, 0, 0), ""), ((1, 0, 0), (1, 0, 0), "")])
+    entries = instance_entries(p, c, [((0, 0, 0), (0, 0, 0), ""), ((1, 0, 0), (1, 0, 0), "")])
     assert tier2(p, c, InstanceMap(entries, (transposed,)), Exactness.BITWISE).kind is VerdictKind.OK
     folded = BufferMap("T", "U", (parse_expr("d1", p, ["d0", "d1"], DType.I64), parse_expr("d0//2", p, ["d0", "d1"], DType.I64)))
     assert tier2(p, c, InstanceMap(entries, (folded,)), Exactness.BITWISE).kind is VerdictKind.UNKNOWN
@@ -238,7 +208,7 @@ def test_privatising_a_temporary() -> None:
 def test_layout_of_a_private_temporary() -> None:
     text = "in A f32[3,4,5]\nout Y f32[3,4,5]\nfor i:3\n tmp t f32[{}]\n for j:4 k:5 t[{}] = A[i,j,k]\n for j:4 k:5 Y[i,j,k] = t[{}]\n"
     p, c = parse(text.format("4,5", "j,k", "j,k")), parse(text.format("5,4", "k,j", "k,j"))
-    entries = _entries(p, c, [((0, 0, 0, 0), (0, 0, 0, 0), ""), ((0, 1, 0, 0), (0, 1, 0, 0), "")])
+    entries = instance_entries(p, c, [((0, 0, 0, 0), (0, 0, 0, 0), ""), ((0, 1, 0, 0), (0, 1, 0, 0), "")])
     transposed = BufferMap("t", "t", (parse_expr("d1", p, ["d1"], DType.I64), parse_expr("d0", p, ["d0"], DType.I64)))
     report = tier2(p, c, InstanceMap(entries, (transposed,)), Exactness.BITWISE)
     assert report.kind is VerdictKind.OK, report.message
@@ -247,7 +217,7 @@ def test_layout_of_a_private_temporary() -> None:
 def test_scalar_expansion() -> None:
     p = parse("in A f32[9]\nout Y f32[9]\nfor i:9\n tmp t f32[1]\n t[0] = A[i]*2\n Y[i] = t[0]+1\n")
     c = parse("in A f32[9]\nout Y f32[9]\ntmp T f32[9,1]\nfor i:9 T[i,0] = A[i]*2\nfor i:9 Y[i] = T[i,0]+1\n")
-    entries = _entries(p, c, [((0, 0), (0, 0), ""), ((1, 0), (0, 1), "")])
+    entries = instance_entries(p, c, [((0, 0), (0, 0), ""), ((1, 0), (0, 1), "")])
     by_iteration = BufferMap("t", "T", (parse_expr("i", p, ["i", "d0"], DType.I64), parse_expr("d0", p, ["i", "d0"], DType.I64)))
     report = tier2(p, c, InstanceMap(entries, (by_iteration,)), Exactness.BITWISE)
     assert report.kind is VerdictKind.OK, report.message
@@ -351,7 +321,7 @@ def test_local_accumulator_is_copied_out() -> None:
 def test_wrong_copies_out_are_not_accepted(body: str) -> None:
     parent, child = parse(MM), parse(MATMUL + body)
     accumulation = next(m.path for m in stores(child) if isinstance(m.stmt, Store) and m.stmt.reduce)
-    entries = _entries(parent, child, [(accumulation, (0, 0, 0, 0), "j=j0*2+j1")])
+    entries = instance_entries(parent, child, [(accumulation, (0, 0, 0, 0), "j=j0*2+j1")])
     assert tier2(parent, child, InstanceMap(entries), Exactness.REASSOCIATED).kind is not VerdictKind.OK
 
 
@@ -391,70 +361,3 @@ def test_lookups_compare_as_trees() -> None:
 
 
 # mutants: whatever tier 2 accepts computes the same numbers
-
-PARENTS = (
-    "size N=6 K=5 L=4\nin A f32[N,K] B[K,L]\nout C f32[N,L]\nfor i:N j:L k:K C[i,j] += A[i,k]*B[k,j]\n",
-    "size N=5 T=2\nin A f32[N,N]\nout Y f32[N] Z[N,N]\ntmp U f32[N,N]\nfor i0:(N+T-1)//T i1:T if i0*T+i1<N: for j:N U[i0*T+i1,j] = A[j,i0*T+i1]*2\n"
-    "for i:N j:N Y[i] += U[i,j]\nfor i:N j:N Z[i,j] = U[N-1-j,i]+Y[i]\n",
-    "in X f32[6,7]\nout Y f32[6,7]\nfor i:6\n tmp m f32[1] p[1]\n m[0] = -8\n for j:7\n  p[0] = m[0]\n  m[0] = max(m[0],X[i,j])\n  Y[i,j] = m[0]-p[0]\n",
-)
-
-
-def _mutant(program: Program, rng: random.Random) -> Program:
-    """One small change: a literal, a variable, swapped operands, swapped statements or loops, a guard, a reducer."""
-    met = rng.choice(list(visit(program)))
-    stmt = met.stmt
-    names = [loop.var for loop in met.loops]
-    if isinstance(stmt, Store):
-        if stmt.reduce and rng.random() < 0.2:
-            return replace_at(program, met.path, replace(stmt, carry=not stmt.carry))
-        return replace_at(program, met.path, map_stmt_exprs(stmt, lambda e: _changed(e, rng, names)))
-    if isinstance(stmt, If):
-        return replace_at(program, met.path, *stmt.body)
-    inner = stmt.body[0]
-    if isinstance(inner, Loop) and len(stmt.body) == 1 and not stmt.tmps and rng.random() < 0.5:
-        return replace_at(program, met.path, replace(inner, body=(replace(stmt, body=inner.body, tmps=inner.tmps),), tmps=()))
-    if len(stmt.body) > 1:
-        return replace_at(program, met.path, replace(stmt, body=(*stmt.body[1:], stmt.body[0])))
-    return replace_at(program, met.path, replace(stmt, extent=_changed(stmt.extent, rng, [])))
-
-
-def _changed(expr: Expr, rng: random.Random, names: list[str]) -> Expr:
-    def leave(e: Expr) -> Expr:
-        if rng.random() < 0.75:
-            return e
-        if isinstance(e, Const) and e.type is not DType.BOOL:
-            return Const(e.value + 1, e.type)
-        if isinstance(e, Var) and names:
-            return Var(rng.choice(names))
-        if isinstance(e, Op) and len(e.args) == 2:
-            return Op(e.name, (e.args[1], e.args[0]), e.type)
-        return e
-
-    return map_expr(expr, leave)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_accepted_mutants_compute_the_same(seed: int) -> None:
-    rng = random.Random(seed)
-    accepted = rejected = 0
-    for _ in range(60):
-        parent = parse(rng.choice(PARENTS))
-        child = _mutant(parent, rng).with_()
-        if problems(child) or tier1(child).kind is not VerdictKind.OK:
-            continue
-        pairs = [(c.path, p.path, "") for c, p in zip(stores(child), stores(parent), strict=True)]
-        try:
-            entries = _entries(parent, child, pairs)
-        except LeirError:
-            continue
-        if tier2(parent, child, InstanceMap(entries), Exactness.REASSOCIATED).kind is not VerdictKind.OK:
-            rejected += 1
-            continue
-        accepted += 1
-        data = np.random.default_rng(seed)
-        inputs = {b.name: data.integers(-4, 5, shape_of(b.shape, parent)).astype(np.float32) for b in parent.inputs}
-        before, after = evaluate(parent, inputs), evaluate(child, inputs)
-        assert all(np.array_equal(before[name], after[name]) for name in before), print_program(child)
-    assert accepted
-    assert rejected
