@@ -132,7 +132,7 @@ def test_lines_of_a_program_stand_again_behind_it(data: Dataset) -> None:
         assert shown.splitlines() == [f"{n}| {line}" for n, line in enumerate(lines, 1)]
         assert len(ranges) == 3
         for part in ranges:
-            assert part in shown
+            assert f"\n{part}\n" in f"\n{shown}\n"
             assert 1 <= len(part.split("\n")) <= 4
         assert recited(text, 0, 0) == text
         assert recited(text, 3, 0) == recited(text, 3, 0) != recited(text, 3, 1)

@@ -28,6 +28,10 @@ class EditLine(NamedTuple):
     op: str
     text: str
 
+    def fits(self, lines: int) -> bool:
+        """Whether a text of so many lines has the place; line 0 is none, but something can come in behind it."""
+        return (0 if self.op == "+" else 1) <= self.number <= lines
+
     def __str__(self) -> str:
         return f"{self.number}-" if self.op == "-" else f"{self.number}{self.op} {self.text}"
 
@@ -55,7 +59,7 @@ def apply_edit(text: str, edit: Sequence[str]) -> str:
             raise UsageError(
                 "usage-edit", f"{given[:60]!r} is no line of an edit", hint='"4| text" stands for line 4, "4+ text" comes in behind it, "4-" takes it out'
             )
-        if not (line.op != "+") <= line.number <= len(lines):
+        if not line.fits(len(lines)):
             raise UsageError("usage-edit", f"the program has lines 1 to {len(lines)}, the edit names line {line.number}")
         stands = (behind if line.op == "+" else placed).setdefault(line.number, [])
         if line.op != "-":

@@ -215,7 +215,7 @@ def _runs(text: str) -> list[tuple[int, list[EditLine]]]:
 
 def _edited(question: Question, lines: list[EditLine], reason: str) -> Proposal | Failed:
     for line in lines:
-        if not (line.op != "+") <= line.number <= question.lines:
+        if not line.fits(question.lines):
             return Failed("answer-lines", f"the program has lines 1 to {question.lines}, the answer changes line {line.number}")
     return Proposal(Edit(tuple(map(str, lines))), reason)
 

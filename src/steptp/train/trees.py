@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,10 @@ class Tree:
     size: int
     kind: str = ""
     stem: int = 0
+
+    def beside(self, kinds: Container[str]) -> int:
+        """Tokens that it adds to a micro-batch with trees of ``kinds``."""
+        return self.size - (self.stem if self.kind in kinds else 0)
 
 
 def beginnings(rows: Sequence[Row]) -> dict[str, int]:
@@ -84,7 +88,7 @@ def computed(batch: Iterable[Tree]) -> int:
     kinds: set[str] = set()
     tokens = 0
     for tree in batch:
-        tokens += tree.size - (tree.stem if tree.kind in kinds else 0)
+        tokens += tree.beside(kinds)
         kinds.add(tree.kind)
     return tokens
 
@@ -97,14 +101,14 @@ def micro_batches(trees: Sequence[Tree], limit: int, rng: random.Random | None =
         room: list[int] = []
         kinds: list[set[str]] = []
         for tree in sorted(trees[start : start + _WINDOW], key=lambda t: -t.size):
-            place = next((n for n, left in enumerate(room) if left >= tree.size - (tree.stem if tree.kind in kinds[n] else 0)), None)
+            place = next((n for n, left in enumerate(room) if left >= tree.beside(kinds[n])), None)
             if place is None:
                 place = len(made)
                 made.append([])
                 room.append(limit)
                 kinds.append(set())
             made[place].append(tree)
-            room[place] -= tree.size - (tree.stem if tree.kind in kinds[place] else 0)
+            room[place] -= tree.beside(kinds[place])
             kinds[place].add(tree.kind)
         if rng is not None:
             rng.shuffle(made)
