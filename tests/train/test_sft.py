@@ -131,6 +131,20 @@ def test_an_adapter_of_the_upper_layers(data: Dataset, model: Path, tmp_path: Pa
     assert all(bool(value.any()) for value in adapted.values())
 
 
+def test_an_adapter_goes_on(undisturbed: tuple[Path, dict[str, Any]], data: Dataset, model: Path, tmp_path: Path) -> None:
+    begun = undisturbed[0] / "adapter"
+    made = run_sft(_config(data, begun, lora=None, seed=1), tmp_path, progress=Quiet())
+    assert made["parameters"] == undisturbed[1]["parameters"]
+    before, after = (json.loads((folder / "adapter_config.json").read_text()) for folder in (begun, tmp_path / "adapter"))
+    assert (after["r"], after["base_model_name_or_path"]) == (before["r"], str(model))
+    losses = [p["loss"] for p in made["curve"] if p["kind"] == "validation"]
+    earlier = [p["loss"] for p in undisturbed[1]["curve"] if p["kind"] == "validation"]
+    assert losses[0] < earlier[0]
+    assert made["check"]["digest"] != undisturbed[1]["check"]["digest"]
+    with pytest.raises(UsageError, match="lora"):
+        run_sft(_config(data, begun, lora={"r": 8}), tmp_path / "other", progress=Quiet())
+
+
 @pytest.mark.parametrize(
     ("keys", "code"),
     [

@@ -140,8 +140,8 @@ class RunConfig(_Strict):
 class SftConfig(RunConfig):
     """``steptp train sft``: an existing model learns the answers."""
 
-    model: str = Field(min_length=1, description="a Hugging Face folder or name, or 'smollm2'")
-    lora: Lora | None = Field(default=None, description="without it, all weights are trained")
+    model: str = Field(min_length=1, description="a Hugging Face folder or name, 'smollm2', or a PEFT folder, which goes on")
+    lora: Lora | None = Field(default=None, description="a new adapter; without it, all weights are trained, or the adapter that model is")
 
 
 class ScratchConfig(RunConfig):

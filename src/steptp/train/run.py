@@ -8,7 +8,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,28 +90,33 @@ def run_sft(config: SftConfig, out: Path, *, resume: bool = False, progress: Pro
     from steptp.policy.weights import find_weights, load_model, load_tokenizer
 
     weights = find_weights(config.model)
-    if weights.adapter is not None:
-        raise UsageError("usage-model", f"{config.model} is an adapter: training starts from a whole model", hint="give its base, or merge the two first")
+    if weights.adapter is not None and config.lora is not None:
+        raise UsageError("usage-config", f"{config.model} is an adapter, and goes on with the shape it has: lora is for a new one", hint="leave lora out")
+    adapts = weights.adapter is not None or config.lora is not None
     tokenizer = load_tokenizer(weights)
     import torch
+    from peft import PeftModel
     from transformers import set_seed
 
     from steptp.train.trainer import in_bf16
 
-    half = config.lora is not None and in_bf16(config)
-    model: Any = load_model(weights, torch.bfloat16 if half else torch.float32)
+    half = adapts and in_bf16(config)
+    model: Any = load_model(replace(weights, adapter=None), torch.bfloat16 if half else torch.float32)
     longest = int(getattr(model.config.get_text_config(), "max_position_embeddings", config.context))
     if config.context > longest:
         raise UsageError("usage-config", f"context = {config.context}, and {config.model} takes {longest} tokens at most")
     set_seed(config.seed)
-    if config.lora is not None:
+    if weights.adapter is not None:
+        model = PeftModel.from_pretrained(model, weights.adapter, is_trainable=True)
+    elif config.lora is not None:
         model = _with_adapter(model, config)
+    base = str(model.peft_config["default"].base_model_name_or_path) if adapts else config.model
     run.write(base={"model": config.model, "digest": weights.digest()}, parameters=_parameters(model))
     chat = Chat(tokenizer)
     model = run.stage("answers", config.answers, model, tokenizer, *_answer_rows(run, chat))
-    folder = out / ("adapter" if config.lora is not None else "model")
+    folder = out / ("adapter" if adapts else "model")
     _export(model, chat, folder)
-    return run.finish(config.model if config.lora is not None else str(folder), folder if config.lora is not None else None, folder)
+    return run.finish(base if adapts else str(folder), folder if adapts else None, folder)
 
 
 def run_scratch(config: ScratchConfig, out: Path, *, resume: bool = False, progress: Progress) -> dict[str, Any]:
