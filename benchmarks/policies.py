@@ -2,7 +2,7 @@
 
     python benchmarks/policies.py DATASET --model scratch=out/scratch/model --model lora=out/lora/adapter --base smollm2=smollm2 [--states 100] [--samples 8]
 
-For both test splits: *named* edits of every model without a grammar and with one, of a ``--base`` model with 3 examples before the question, of a ``--model`` on a blinded program too; of a
+For both test splits: *named* edits of every model without a grammar, with one, and with one and going back to faults, of a ``--base`` model with 3 examples before the question, of a ``--model`` on a blinded program too; of a
 ``--reasons`` model with reasons asked for. *Action*: the rules and every model, and every ``--model`` with its candidates in another order and on a blinded program. Evaluations are kept in
 ``--out`` by name and go on where they were. ``--only`` takes evaluations whose name has one of its words. The table is printed as Markdown; the last line is one JSON object.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from steptp.cli.progress import BuildProgress
 from steptp.dataset.store import Dataset
@@ -27,6 +27,9 @@ from steptp.report.evaluation_page import COLUMNS, cells, evaluation_page
 
 _SPLITS = ("test_seen_family", "test_new_family")
 _SHOTS = 3
+_REWINDS = 24
+Way = Literal["free", "grammar", "rewinds"]
+"""How a model may write: anything; what a grammar takes; that, and going back to where it is no program."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Run:
     name: str
     model: str
     wanted: Selection
-    free: bool = False
+    way: Way = "grammar"
 
 
 def runs(args: argparse.Namespace) -> Iterator[Run]:
@@ -57,24 +60,24 @@ def runs(args: argparse.Namespace) -> Iterator[Run]:
         shots = {"shots": _SHOTS} if name in bases else {}
         reasons = {"reasons": True} if name in reasoning else {}
         for split in _SPLITS:
-            for free in (True, False):
-                yield Run(f"{split}/named-{name}-{'free' if free else 'grammar'}", name, named(split, **shots, **reasons), free)
+            for way in get_args(Way):
+                yield Run(f"{split}/named-{name}-{way}", name, named(split, **shots, **reasons), way)
             yield Run(f"{split}/action-{name}", name, action(split, **shots))
             if name in trained:
-                yield Run(f"{split}/named-{name}-free-blind", name, named(split, blind=True), True)
+                yield Run(f"{split}/named-{name}-free-blind", name, named(split, blind=True), "free")
                 yield Run(f"{split}/action-{name}-shuffled", name, action(split, shuffle=1))
                 yield Run(f"{split}/action-{name}-blind", name, action(split, blind=True))
 
 
-def answerers(args: argparse.Namespace, data: Dataset) -> Callable[[str, bool], Answerer]:
-    """Who answers, by the name of a model or rule and whether it writes without a grammar; a model is loaded once for runs behind one another."""
+def answerers(args: argparse.Namespace, data: Dataset) -> Callable[[str, Way], Answerer]:
+    """Who answers, by the name of a model or rule and how it may write; a model is loaded once for runs behind one another."""
     models = {**dict(args.model), **dict(args.base), **dict(args.reasons)}
 
     @lru_cache(maxsize=2)
-    def answerer(name: str, free: bool) -> Answerer:
+    def answerer(name: str, way: Way) -> Answerer:
         if name not in models:
             return RuleAnswerer(name, data, seed=args.seed)
-        return LocalAnswerer(models[name], constrained=not free, batch=args.batch, seed=args.seed)
+        return LocalAnswerer(models[name], constrained=way != "free", rewinds=_REWINDS if way == "rewinds" else 0, batch=args.batch, seed=args.seed)
 
     return answerer
 
@@ -132,7 +135,7 @@ def main() -> None:
     for run in runs(args):
         if args.only and not any(word in run.name for word in args.only):
             continue
-        found = evaluated(run, who(run.model, run.free), args, data)
+        found = evaluated(run, who(run.model, run.way), args, data)
         if found is not None:
             results[run.name] = found
     args.out.mkdir(parents=True, exist_ok=True)

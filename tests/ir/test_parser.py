@@ -218,7 +218,7 @@ ERRORS = [
     ("out Y f32[4,]", "syntax-expected", 1, 13, "expected an expression", ""),
     ("where 1==1\nwhere true", "type-literal", 1, 7, "", ""),
     ("where true\nwhere true", "syntax-order", 2, 1, "second 'where' line", ""),
-    (header("for i:N"), "syntax-expected", 4, 7, "without a body", ""),
+    (header("for i:N"), "syntax-body", 4, 7, "without a body", ""),
     (header("fro i:N Y[i] = 1"), "syntax-expected", 4, 1, "expected a loop", "did you mean for?"),
     (header("for i:N\n Y[i] = 1\n  Y[i] = 2"), "syntax-indent", 6, 3, "without a loop", ""),
     (header("for i:N\n   Y[i] = 1\n  Y[i] = 2"), "syntax-indent", 6, 3, "matches no open block", "0"),

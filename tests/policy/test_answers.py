@@ -17,7 +17,7 @@ LINES = PROGRAM.strip("\n")
 
 
 def _asked(form: Form) -> Question:
-    return Question(form, True, "?", sites=SITES if form == "action" else {}, lines=4)
+    return Question(form, True, "?", sites=SITES if form == "action" else {}, program=PROGRAM)
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_what_the_grammar_writes_is_read_by_the_parser() -> None:
 
 @pytest.mark.parametrize(("form", "reasons"), [*product(("action", "edit", "rewrite"), (False, True))])
 def test_what_ends_is_always_read(form: Any, reasons: bool) -> None:
-    asked = Question(form, reasons, "", sites=SITES if form == "action" else {}, lines=len(PROGRAM.splitlines()))
+    asked = Question(form, reasons, "", sites=SITES if form == "action" else {}, program=PROGRAM)
     extra = (
         "Step: ",
         "\nStep: loop_split@3.0 [QX]",
@@ -197,7 +197,7 @@ def test_an_action_is_one_of_the_listed_lines() -> None:
 
 @pytest.mark.parametrize("lines", [1, 9, 12, 100])
 def test_an_edit_changes_lines_that_the_program_has(lines: int) -> None:
-    text = grammar(Question("edit", False, "", lines=lines))
+    text = grammar(Question("edit", False, "", program="\n" * lines))
     for number in sorted({0, 1, lines // 2, lines, lines + 1, 10 * lines}):
         there = 1 <= number <= lines
         assert _accepts(text, f"{number}| for i Y[i]=0") == _accepts(text, f"{number}-") == there, number
@@ -205,12 +205,12 @@ def test_an_edit_changes_lines_that_the_program_has(lines: int) -> None:
         assert _accepts(text, f"1-\n{number}|  tmp a f32[N] b[4] local\n0+ size N=4") == there, number
     for bad in ("1| for i Y[i]=0 and", "1+", "1|", "1- for i Y[i]=0", "for i Y[i]=0", "Edit:\n1-", ""):
         assert not _accepts(text, bad), bad
-    assert _accepts(grammar(Question("edit", True, "", lines=lines)), "Line\n1| for i\nis:\n\nEdit:\n1-")
+    assert _accepts(grammar(Question("edit", True, "", program="\n" * lines)), "Line\n1| for i\nis:\n\nEdit:\n1-")
 
 
 def test_fragments_are_what_programs_are_made_of() -> None:
     """Any lines of a canonical text may take the place of lines or come in."""
-    text = grammar(Question("edit", False, "", lines=4))
+    text = grammar(Question("edit", False, "", program="\n" * 4))
     rng = random.Random(5)
     for program in _sources():
         lines = program.splitlines()

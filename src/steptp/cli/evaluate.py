@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
         temperature: Annotated[float, typer.Option(min=0, help="Of the drawn answers.")] = 0.8,
         max_tokens: Annotated[int, typer.Option(min=1, help="Of one answer.")] = 512,
         free: Annotated[bool, typer.Option("--free", help="Let the model write anything: no grammar (local), no schema (openai).")] = False,
+        rewinds: Annotated[int, typer.Option(min=0, help="How often an answer may go back to where it stopped being a program (local).")] = 24,
         shots: Annotated[int, typer.Option(min=0, help="Examples from the train split before each question.")] = 0,
         shuffle_sites: Annotated[int, typer.Option(min=0, help="Give the candidates of an action another order and other ids, by this number.")] = 0,
         blind_program: Annotated[bool, typer.Option("--blind-program", help="Do not show the program.")] = False,
@@ -65,8 +66,9 @@ def register(app: typer.Typer) -> None:
             shuffle=shuffle_sites, blind=blind_program, shots=shots,
         )  # fmt: skip
         answerer = _answerer(
-            policy, data, model=model, adapter=adapter, base_url=base_url, free=free, temperature=temperature, max_tokens=max_tokens, batch=batch, seed=seed
-        )
+            policy, data, model=model, adapter=adapter, base_url=base_url, free=free, rewinds=rewinds, temperature=temperature, max_tokens=max_tokens,
+            batch=batch, seed=seed,
+        )  # fmt: skip
         folder = out or Path("out/evaluate") / "-".join(filter(None, (policy, task, split, "free" if free else "", "blind" if blind_program else "")))
         with BuildProgress(quiet=json) as progress:
             options = Options(samples, not no_measure, threads, jobs)
@@ -99,11 +101,11 @@ def register(app: typer.Typer) -> None:
             console().print(f"wrote [bold]{highlight(str(page))}[/]")
 
 
-def _answerer(policy: str, data: Any, *, free: bool, batch: int, adapter: Path | None, base_url: str | None, **settings: Any) -> Answerer:
+def _answerer(policy: str, data: Any, *, free: bool, rewinds: int, batch: int, adapter: Path | None, base_url: str | None, **settings: Any) -> Answerer:
     from steptp.evaluate.answerers import LocalAnswerer, RuleAnswerer, ServedAnswerer
 
     if policy == "local":
-        return LocalAnswerer(adapter=adapter, constrained=not free, batch=batch, **settings)
+        return LocalAnswerer(adapter=adapter, constrained=not free, rewinds=rewinds, batch=batch, **settings)
     if policy == "openai":
         return ServedAnswerer(base_url=base_url, structured=not free, **settings)
     return RuleAnswerer(policy, data, seed=settings["seed"])

@@ -44,6 +44,7 @@ def register(app: typer.Typer) -> None:
         reasons: Annotated[bool, typer.Option("--reasons", help="Ask for a reason before the answer (openai, local).")] = False,
         temperature: Annotated[float, typer.Option(min=0, help="Of sampling (openai, local).")] = 0.8,
         free: Annotated[bool, typer.Option("--free", help="Let the model write anything: no grammar (local), no schema (openai).")] = False,
+        rewinds: Annotated[int, typer.Option(min=0, help="How often an answer may go back to where it stopped being a program (local).")] = 24,
         json: Annotated[bool, typer.Option("--json", help="Print result.json's content.")] = False,
     ) -> None:
         """Search for a faster program; Ctrl-C ends with the best verified one so far.
@@ -64,7 +65,7 @@ def register(app: typer.Typer) -> None:
         if policy == "openai":
             proposer = _served(base_url, structured=not free, **answers)
         elif policy == "local":
-            proposer = policy_of(policy, adapter=adapter, constrained=not free, **answers)
+            proposer = policy_of(policy, adapter=adapter, constrained=not free, rewinds=rewinds, **answers)
         else:
             proposer = policy_of(policy)
         program = read_program(workload, preset)

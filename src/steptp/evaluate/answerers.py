@@ -6,7 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,8 @@ def _batches(wanted: Sequence[Wanted], temperature: float, seed: int) -> list[_B
 
 
 class LocalAnswerer(Answerer):
-    """A model in this process (:class:`steptp.policy.models.LocalModel`); ``constrained`` keeps answers to the grammar of the question."""
+    """A model in this process (:class:`steptp.policy.models.LocalModel`); ``constrained`` keeps answers to the grammar of the question, ``rewinds`` is
+    how often one may go back to a fault."""
 
     name = "local"
 
@@ -109,6 +110,7 @@ class LocalAnswerer(Answerer):
         *,
         adapter: Path | None = None,
         constrained: bool = True,
+        rewinds: int = 24,
         temperature: float = 0.8,
         max_tokens: int = 512,
         batch: int = 8,
@@ -116,23 +118,25 @@ class LocalAnswerer(Answerer):
     ) -> None:
         from steptp.policy.local import Local
 
-        self.model = Local(model, adapter=adapter, max_tokens=max_tokens, batch=batch).model  # which checks the settings and finds the weights
-        self.constrained, self.temperature, self.max_tokens, self.batch, self.seed = constrained, temperature, max_tokens, batch, seed
+        self.model = Local(model, adapter=adapter, max_tokens=max_tokens, batch=batch, rewinds=rewinds).model  # which checks the settings and finds the weights
+        self.constrained, self.rewinds, self.temperature, self.max_tokens, self.batch, self.seed = constrained, rewinds, temperature, max_tokens, batch, seed
 
     @property
     def settings(self) -> dict[str, Any]:
-        names = ("constrained", "temperature", "max_tokens", "seed")
+        names = ("constrained", "rewinds", "temperature", "max_tokens", "seed")
         return {"model": self.model.name, "digest": self.model.digest(), **{name: getattr(self, name) for name in names}}
 
     def answer(self, wanted: Sequence[Wanted], done: Callable[[int, dict[str, Any]], None]) -> None:
-        from steptp.policy.grammars import grammar
-        from steptp.policy.models import LocalRequest
+        from steptp.policy.local import request_for
 
         batches = _batches(wanted, self.temperature, self.seed)
         requests = [
-            LocalRequest(one.asked.messages, one.seeds, one.temperature, self.max_tokens, grammar(one.question) if self.constrained else None)
+            replace(
+                request_for(one.question, one.seeds, one.temperature, self.max_tokens, constrained=self.constrained, rewinds=self.rewinds),
+                messages=one.asked.messages,
+            )
             for one in batches
-        ]  # fmt: skip
+        ]
         found = self.model.generate(requests, batch=self.batch, done=lambda batch, n, written: batches[batch].tell(done, n, written))
         for one, answers in zip(batches, found, strict=True):
             one.tell_lost(done, answers)

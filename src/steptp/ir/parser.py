@@ -330,7 +330,7 @@ class _Parser(ExprParser):
         at = self.pos
         self.pos += 1
         if self.kinds[self.pos] != "indent":
-            self.fail("syntax-expected", "a loop or guard without a body", at - 1, hint="put a store on the line, or an indented block below it")
+            self.fail("syntax-body", "a loop or guard without a body", at - 1, hint="put a store on the line, or an indented block below it")
         self.pos += 1
         tmps: tuple[Buffer, ...] = ()
         if self.kinds[self.pos] == "tmp":
@@ -346,7 +346,7 @@ class _Parser(ExprParser):
         if self.kinds[self.pos] == "dedent":
             self.pos += 1
         if not body:
-            self.fail("syntax-expected", "a loop or guard without a body", at - 1)
+            self.fail("syntax-body", "a loop or guard without a body", at - 1)
         return tmps, body
 
     def _store(self, path: Path) -> Store:

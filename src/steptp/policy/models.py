@@ -1,7 +1,7 @@
 """Language models in this process, through transformers: batched sampling with a seed for each sample, and grammars.
 
-Sampling is done here and not by ``generate``: the samples of one prompt share its forward pass, each draws from its own generator, and one that is finished
-leaves the batch.
+Sampling is done here and not by ``generate``: the samples of one prompt share its forward pass, each draws from its own generator, one that is finished
+leaves the batch, and one that went wrong goes back.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from steptp.errors import UsageError
 from steptp.policy.chat import Chat
 from steptp.policy.constrained import Constraints
+from steptp.policy.faults import Faults
+from steptp.policy.rewinding import Rewinding
 from steptp.policy.weights import dtype_of, find_weights, load_model, load_tokenizer
 from steptp.policy.written import Lost, Written
 
@@ -29,18 +31,22 @@ __all__ = ["LocalModel", "LocalRequest"]
 @dataclass(frozen=True, slots=True)
 class LocalRequest:
     """One conversation. ``seeds``: one for each sample wanted; ``temperature`` 0 takes the likeliest token; ``grammar``: of the answers
-    (:mod:`steptp.policy.grammars`)."""
+    (:mod:`steptp.policy.grammars`); ``faults``: of the answer as far as it is written (:mod:`steptp.policy.faults`), and ``rewinds``: how often it may go back
+    to one. ``max_tokens`` counts what was written and taken back too."""
 
     messages: Sequence[Mapping[str, str]]
     seeds: tuple[int, ...]
     temperature: float = 0.8
     max_tokens: int = 1024
     grammar: str | None = None
+    faults: Faults | None = None
+    rewinds: int = 0
 
 
 @dataclass(slots=True)
 class _Sample:
-    """``at``: request and number in it; ``left``: tokens that it may still write."""
+    """``at``: request and number in it; ``left``: tokens that it may still write, ``spent``: those it wrote; ``columns``: of the cache, one for each token of the
+    answer that the model has read, after that of the prompt's last token."""
 
     at: tuple[int, int]
     prompt: tuple[int, ...]
@@ -48,7 +54,14 @@ class _Sample:
     left: int
     rng: random.Random
     matcher: Any | None
+    rewinding: Rewinding | None
     tokens: list[int] = field(default_factory=list)
+    columns: list[int] = field(default_factory=list)
+    spent: int = 0
+
+    @property
+    def read(self) -> tuple[int, ...]:
+        return (*self.prompt, *self.tokens)
 
 
 class LocalModel:
@@ -72,6 +85,8 @@ class LocalModel:
         self._width = int(text.vocab_size)
         self.context = min(int(getattr(text, "max_position_embeddings", None) or self.tokenizer.model_max_length), int(self.tokenizer.model_max_length))
         self._ends = frozenset(self._end_tokens())
+        kinds = {*(getattr(text, "layer_types", None) or ())}
+        self._can_forget = not getattr(self._model, "_is_stateful", False) and kinds <= {"full_attention"}
 
     def digest(self) -> str:
         """The identity of the weights and of how they are computed with."""
@@ -99,15 +114,18 @@ class LocalModel:
 
         def note(sample: _Sample, truncated: bool) -> None:
             tokens = sample.tokens[:-1] if sample.tokens and sample.tokens[-1] in self._ends else sample.tokens
-            made = Written(self._text(tokens), truncated, len(sample.tokens))
+            made = Written(self._text(tokens), truncated, sample.spent)
             out[sample.at] = made
             if done is not None:
                 done(*sample.at, made)
 
         waiting = list(self._samples(requests, out))
-        for group in _batches(waiting, batch):
-            for sample in self._decode(group, ends, note):
-                out[sample.at] = Lost("policy-timeout", f"not finished after {seconds:.3g} seconds" if seconds is not None else "not finished")
+        while waiting:
+            again: list[_Sample] = []
+            for group in _batches(waiting, batch):
+                for sample in self._decode(group, ends, note, again):
+                    out[sample.at] = Lost("policy-timeout", f"not finished after {seconds:.3g} seconds" if seconds is not None else "not finished")
+            waiting = again
         return [[out[r, n] for n in range(len(request.seeds))] for r, request in enumerate(requests)]
 
     # prompts
@@ -121,7 +139,8 @@ class LocalModel:
                     out[r, n] = Lost("policy-context", f"the prompt has {len(prompt)} tokens, the model's context {self.context}")
                     continue
                 matcher = None if request.grammar is None else self._constraints.matcher(request.grammar)
-                yield _Sample((r, n), prompt, request.temperature, min(request.max_tokens, room), random.Random(seed), matcher)
+                rewinding = None if request.faults is None or not request.rewinds else Rewinding(request.faults, request.rewinds, self._text)
+                yield _Sample((r, n), prompt, request.temperature, min(request.max_tokens, room), random.Random(seed), matcher, rewinding)
 
     @cached_property
     def _constraints(self) -> Constraints:
@@ -135,37 +154,45 @@ class LocalModel:
             yield self.tokenizer.eos_token_id
         yield self._chat.end_of_turn
 
-    def _text(self, tokens: list[int]) -> str:
-        return str(self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+    def _text(self, tokens: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     # decoding
 
-    def _decode(self, samples: list[_Sample], ends: float | None, note: Callable[[_Sample, bool], None]) -> list[_Sample]:
-        """Write a batch to its end; what is returned was not finished in time."""
+    def _decode(self, samples: list[_Sample], ends: float | None, note: Callable[[_Sample, bool], None], again: list[_Sample]) -> list[_Sample]:
+        """Write a batch to its end; what is returned was not finished in time, what is put into ``again`` went back where the cache cannot."""
         import torch
 
         with torch.inference_mode():
-            prompts = list(dict.fromkeys(s.prompt for s in samples))
+            prompts = list(dict.fromkeys(s.read for s in samples))
             longest = max(map(len, prompts))
             pad = next(iter(self._ends))
             ids = torch.tensor([[pad] * (longest - len(p)) + list(p) for p in prompts])
             mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
             first = self._forward(ids, mask, (mask.cumsum(1) - 1).clamp(min=0), None)
-            rows = torch.tensor([prompts.index(s.prompt) for s in samples])
+            rows = torch.tensor([prompts.index(s.read) for s in samples])
             scores, cache, mask = first.logits[:, -1][rows.to(self.device)], first.cache, mask[rows]
             cache.reorder_cache(rows.to(self.device))
+            for sample in samples:
+                sample.columns = list(range(longest - 1 - len(sample.tokens), longest))
             while True:
                 chosen = self._choose(scores, samples)
                 kept: list[int] = []
                 for row, (sample, token) in enumerate(zip(samples, chosen, strict=True)):
                     sample.tokens.append(token)
                     sample.left -= 1
-                    if token in self._ends:
+                    sample.spent += 1
+                    back = self._back(sample, token)
+                    if back is not None:
+                        self._forget(sample, back, mask[row])
+                    if sample.left == 0:
+                        note(sample, token not in self._ends or back is not None)
+                    elif back is not None and not self._can_forget:
+                        again.append(sample)
+                    elif back is None and token in self._ends:
                         note(sample, False)
-                    elif sample.left == 0:
-                        note(sample, True)
                     else:
-                        if sample.matcher is not None:
+                        if back is None and sample.matcher is not None:
                             sample.matcher.consume_token(token)
                         kept.append(row)
                 if len(kept) < len(samples):
@@ -176,9 +203,25 @@ class LocalModel:
                     mask = mask[kept]
                 if ends is not None and time.monotonic() >= ends:
                     return samples
+                for sample in samples:
+                    sample.columns.append(mask.shape[1])
                 mask = torch.cat([mask, torch.ones(len(samples), 1, dtype=mask.dtype)], 1)
-                made = self._forward(torch.tensor([[s.tokens[-1]] for s in samples]), mask, mask.sum(1, keepdim=True) - 1, cache)
+                made = self._forward(torch.tensor([[s.read[-1]] for s in samples]), mask, mask.sum(1, keepdim=True) - 1, cache)
                 scores, cache = made.logits[:, -1], made.cache
+
+    def _back(self, sample: _Sample, token: int) -> int | None:
+        """How many tokens stay of an answer that went wrong. It is looked at when a line or the whole is finished."""
+        if sample.rewinding is None or not (token in self._ends or "\n" in self._text([token])):
+            return None
+        return sample.rewinding.back_to(sample.tokens, token in self._ends)
+
+    def _forget(self, sample: _Sample, back: int, mask: torch.Tensor) -> None:
+        """Cut an answer. Its last token is read anew, for what comes after it is not kept; in the cache nobody sees any more what was cut."""
+        if sample.matcher is not None and len(sample.tokens) - 1 > back:
+            sample.matcher.rollback(len(sample.tokens) - 1 - back)
+        del sample.tokens[back:]
+        mask[sample.columns[back:]] = 0
+        del sample.columns[back:]
 
     def _forward(self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any) -> Any:
         return self._model(
@@ -193,19 +236,36 @@ class LocalModel:
         scores = scores.double()
         if any(s.matcher is not None for s in samples):
             scores = scores.masked_fill(~self._constraints.allowed([s.matcher for s in samples]).to(self.device), -torch.inf)
+        unbarred = torch.log_softmax(scores, 1) if any(s.rewinding is not None for s in samples) else None
+        for row, sample in enumerate(samples):
+            barred = () if sample.rewinding is None else sorted(sample.rewinding.barred(sample.tokens))
+            if barred:
+                others = scores[row].clone()
+                others[list(barred)] = -torch.inf
+                if bool(others.isfinite().any()):  # a grammar may leave nothing else
+                    scores[row] = others
         likeliest: list[int] = scores.argmax(1).tolist()
         if all(s.temperature == 0 for s in samples):
-            return likeliest
+            return self._noted(samples, likeliest, unbarred)
         heat = torch.tensor([[s.temperature or 1.0] for s in samples], dtype=torch.float64, device=self.device)
         below = torch.softmax(scores / heat, 1).cumsum(1)
         drawn = torch.tensor([[s.rng.random()] for s in samples], dtype=torch.float64, device=self.device) * below[:, -1:]
         drawn = torch.minimum(drawn, torch.nextafter(below[:, -1:], torch.zeros_like(drawn)))  # strictly below the end, so never a token of probability 0
         found: list[int] = torch.searchsorted(below, drawn, right=True)[:, 0].tolist()
-        return [best if s.temperature == 0 else token for s, best, token in zip(samples, likeliest, found, strict=True)]
+        chosen = [best if s.temperature == 0 else token for s, best, token in zip(samples, likeliest, found, strict=True)]
+        return self._noted(samples, chosen, unbarred)
+
+    @staticmethod
+    def _noted(samples: list[_Sample], chosen: list[int], unbarred: torch.Tensor | None) -> list[int]:
+        """The chosen tokens; samples that may go back remember how sure the model was of them."""
+        for row, (sample, token) in enumerate(zip(samples, chosen, strict=True)):
+            if sample.rewinding is not None and unbarred is not None:
+                sample.rewinding.sure.append(float(unbarred[row, token].exp()))
+        return chosen
 
 
 def _batches(samples: list[_Sample], size: int) -> Iterator[list[_Sample]]:
     """Neighbours in length together, long ones first: what does not fit in memory fails at once."""
-    ordered = sorted(samples, key=lambda s: (-len(s.prompt), s.at))
+    ordered = sorted(samples, key=lambda s: (-len(s.read), s.at))
     for start in range(0, len(ordered), size):
         yield ordered[start : start + size]

@@ -30,14 +30,19 @@ _MESSAGE = 240  # characters of a failure's message
 @dataclass(frozen=True, slots=True)
 class Question:
     """A prompt and what is needed to read its answers. ``sites``: opaque id → site, for *action*, and ``listed``: what is shown of
-    it instead, if so; ``lines``: of the program, for *edit*."""
+    it instead, if so; ``program``: its text, for *edit* and *rewrite*."""
 
     format: Form
     reasons: bool
     prompt: str
     sites: Mapping[str, str] = field(default_factory=dict)
     listed: Mapping[str, str] = field(default_factory=dict)
-    lines: int = 0
+    program: str = ""
+
+    @property
+    def lines(self) -> int:
+        """Of the program."""
+        return len(self.program.splitlines())
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -63,12 +68,12 @@ def question(state: State, form: Form, *, reasons: bool) -> Question | None:
     before = list(_context(state))
     if before:
         before.append(_file("facts").format(host=describe_host(state.host), strategies=", ".join(sorted({s.strategy for s in listed})) or "none"))
-    return Question(form, reasons, _joined([*before, task_prompt("free", form, reasons, state.text)]), lines=len(state.text.splitlines()))
+    return Question(form, reasons, _joined([*before, task_prompt("free", form, reasons, state.text)]), program=state.text)
 
 
 def sample_question(sample: Sample) -> Question:
     """The question of a dataset's sample, for reading answers to it."""
-    return Question(sample.form, sample.reasons, sample.prompt, sites=sample.sites, listed=sample.listed, lines=sample.lines)
+    return Question(sample.form, sample.reasons, sample.prompt, sites=sample.sites, listed=sample.listed, program=sample.program)
 
 
 def _file(name: str) -> str:
